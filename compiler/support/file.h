@@ -1,0 +1,27 @@
+// Whole files in and out. Every failure is an Error{environment} (or user, where the path itself is
+// wrong) that names the path and says why.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "compiler/support/buffer.h"
+
+namespace nacre {
+
+std::string read_file(const std::filesystem::path& path);
+Buffer read_bytes(const std::filesystem::path& path);
+
+// Writes beside `path` and renames, so that a reader sees the old file or the whole new one, and a
+// full disk leaves the old one. A path that is no regular file (a pipe, a device) is written
+// directly.
+void write_file(const std::filesystem::path& path, std::string_view bytes);
+void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+
+// Creates the folder and its parents.
+void make_folder(const std::filesystem::path& path);
+
+}  // namespace nacre
