@@ -1,0 +1,31 @@
+// The way into exporter/: a table of functions that the tool loads with dlopen only when an input needs PyTorch.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/graph/graph.h"
+
+namespace nacre {
+
+struct Frontend {
+  int version;  // kFrontendVersion of the build; the tool refuses another
+  // Reads a .pt2 archive into the captured graph with its weights and sample inputs.
+  // Error{user} for a damaged or foreign file, Error{environment} for an unreadable path.
+  Program (*load_pt2)(const std::string& path);
+  // In-place operators and views made pure; mutated buffers and inputs become outputs.
+  Graph (*functionalize)(const Graph& captured);
+  // The oracle: runs a graph of any level, operator by operator, on libtorch. `inputs` are the user inputs in order;
+  // `double_precision` computes every float32 and lower tensor in float64 instead. Returns all graph outputs in order
+  // (user outputs and mutations).
+  std::vector<HostTensor> (*run_eager)(const Graph& graph, const std::map<std::string, HostTensor>& weights,
+                                       const std::vector<HostTensor>& inputs, bool double_precision);
+  // Milliseconds of each of `runs` eager runs of the captured graph on `threads` threads (for examples and reports).
+};
+
+inline constexpr int kFrontendVersion = 1;
+
+}  // namespace nacre
+
+// The one symbol that libnacre_exporter.so exports.
+extern "C" const nacre::Frontend* nacre_frontend();
