@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
-#include <optional>
 
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
@@ -18,11 +17,29 @@ namespace nacre {
 namespace {
 
 constexpr std::string_view kMagic{"\x93NUMPY", 6};
-constexpr std::array<std::string_view, 14> kTypes{"b1", "i1", "i2", "i4", "i8", "u1", "u2",
-                                                  "u4", "u8", "f2", "f4", "f8", "c8", "c16"};
+// NumPy's kind and size of each type. bfloat16 has none and goes as u2; the first match reads.
+struct TypeName {
+  std::string_view numpy;
+  nacre_dtype dtype;
+};
+constexpr std::array<TypeName, 15> kTypes{{{"b1", NACRE_bool_},
+                                           {"i1", NACRE_i8},
+                                           {"i2", NACRE_i16},
+                                           {"i4", NACRE_i32},
+                                           {"i8", NACRE_i64},
+                                           {"u1", NACRE_u8},
+                                           {"u2", NACRE_u16},
+                                           {"u4", NACRE_u32},
+                                           {"u8", NACRE_u64},
+                                           {"f2", NACRE_f16},
+                                           {"f4", NACRE_f32},
+                                           {"f8", NACRE_f64},
+                                           {"c8", NACRE_c64},
+                                           {"c16", NACRE_c128},
+                                           {"u2", NACRE_bf16}}};
 
 struct Header {
-  std::string type;
+  nacre_dtype dtype = NACRE_DTYPE_NONE;
   bool big_endian = false;
   bool fortran = false;
   std::vector<std::int64_t> shape;
@@ -124,10 +141,12 @@ class HeaderReader {
     const bool marked =
         !descr.empty() && std::string_view("<>|=").find(descr[0]) != std::string::npos;
     header.big_endian = !descr.empty() && descr[0] == '>';
-    header.type = descr.substr(marked ? 1 : 0);
-    if (std::find(kTypes.begin(), kTypes.end(), header.type) == kTypes.end())
-      fail(ErrorKind::user, "{}: arrays of NumPy type '{}' are not supported (only {})", name_,
-           descr, joined(kTypes));
+    const std::string_view type = std::string_view(descr).substr(marked ? 1 : 0);
+    const auto found = std::find_if(kTypes.begin(), kTypes.end(),
+                                    [&](const TypeName& name) { return name.numpy == type; });
+    if (found == kTypes.end())
+      fail(ErrorKind::user, "{}: arrays of NumPy type '{}' are not supported", name_, descr);
+    header.dtype = found->dtype;
   }
 
   std::string_view text_;
@@ -135,34 +154,25 @@ class HeaderReader {
   std::size_t at_ = 0;
 };
 
-std::int64_t item_size_of(std::string_view type) {
-  std::int64_t size = 0;
-  std::from_chars(type.data() + 1, type.data() + type.size(), size);
-  return size;
-}
-
-void swap_bytes(Buffer& data, const std::string& type) {
-  const bool complex = type[0] == 'c';
-  const auto part = static_cast<std::size_t>(complex ? item_size_of(type) / 2 : item_size_of(type));
-  for (std::size_t at = 0; at + part <= data.size(); at += part)
-    std::reverse(data.begin() + static_cast<std::ptrdiff_t>(at),
-                 data.begin() + static_cast<std::ptrdiff_t>(at + part));
+void swap_bytes(std::byte* data, std::size_t size, nacre_dtype dtype) {
+  const bool complex = dtype == NACRE_c64 || dtype == NACRE_c128;
+  const std::size_t part = nacre_dtype_size_bytes(dtype) / (complex ? 2 : 1);
+  for (std::size_t at = 0; at < size; at += part) std::reverse(data + at, data + at + part);
 }
 
 // Element (i0, i1, ..) of a Fortran-order array lies at i0 + d0 * (i1 + d1 * ..).
-Buffer from_fortran(const Buffer& data, const std::vector<std::int64_t>& shape, std::size_t item) {
-  Buffer out(data.size());
+void copy_fortran(std::byte* to, const std::byte* from, const std::vector<std::int64_t>& shape,
+                  std::size_t size, std::size_t item) {
   std::vector<std::int64_t> index(shape.size(), 0);
-  for (std::size_t to = 0; to < data.size(); to += item) {
-    std::int64_t from = 0;
-    for (std::size_t d = shape.size(); d-- > 0;) from = from * shape[d] + index[d];
-    std::memcpy(out.data() + to, data.data() + static_cast<std::size_t>(from) * item, item);
+  for (std::size_t at = 0; at < size; at += item) {
+    std::int64_t source = 0;
+    for (std::size_t d = shape.size(); d-- > 0;) source = source * shape[d] + index[d];
+    std::memcpy(to + at, from + static_cast<std::size_t>(source) * item, item);
     for (std::size_t d = shape.size(); d-- > 0;) {
       if (++index[d] < shape[d]) break;
       index[d] = 0;
     }
   }
-  return out;
 }
 
 struct ZipCloser {
@@ -174,15 +184,7 @@ struct ZipFileCloser {
 
 }  // namespace
 
-std::int64_t Array::item_size() const { return item_size_of(type); }
-
-std::int64_t Array::count() const {
-  std::int64_t count = 1;
-  for (const std::int64_t size : shape) count *= size;
-  return count;
-}
-
-Array parse_npy(std::span<const std::byte> bytes, std::string_view name) {
+HostTensor parse_npy(std::span<const std::byte> bytes, std::string_view name) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!text.starts_with(kMagic) || text.size() < 10)
     fail(ErrorKind::user, "{} is not an .npy file", name);
@@ -198,8 +200,8 @@ Array parse_npy(std::span<const std::byte> bytes, std::string_view name) {
     fail(ErrorKind::user, "{} is cut short inside its header", name);
   const Header header = HeaderReader(text.substr(start, header_size), name).read();
 
-  Array array{header.type, header.shape, {}};
-  std::int64_t size = array.item_size();
+  const std::size_t item = nacre_dtype_size_bytes(header.dtype);
+  auto size = static_cast<std::int64_t>(item);
   for (const std::int64_t dim : header.shape) {
     if (__builtin_mul_overflow(size, dim, &size))
       fail(ErrorKind::user, "{}: its shape ({}) is too large", name, joined(header.shape));
@@ -207,25 +209,30 @@ Array parse_npy(std::span<const std::byte> bytes, std::string_view name) {
   const std::span<const std::byte> data = bytes.subspan(start + header_size);
   if (data.size() < static_cast<std::size_t>(size))
     fail(ErrorKind::user, "{} is cut short: its shape ({}) of type {} needs {} bytes, it has {}",
-         name, joined(header.shape), header.type, size, data.size());
-  array.data.assign(data.begin(), data.begin() + size);
-  if (header.big_endian) swap_bytes(array.data, header.type);
+         name, joined(header.shape), nacre_dtype_name(header.dtype), size, data.size());
+  std::byte* to = nullptr;
+  HostTensor tensor = make_tensor(header.dtype, header.shape, &to);
   if (header.fortran && header.shape.size() > 1)
-    array.data =
-        from_fortran(array.data, header.shape, static_cast<std::size_t>(array.item_size()));
-  return array;
+    copy_fortran(to, data.data(), header.shape, tensor.size_bytes, item);
+  else if (size > 0)
+    std::memcpy(to, data.data(), tensor.size_bytes);
+  if (header.big_endian) swap_bytes(to, tensor.size_bytes, header.dtype);
+  return tensor;
 }
 
-Array read_npy(const std::filesystem::path& path) {
+HostTensor read_npy(const std::filesystem::path& path) {
   return parse_npy(read_bytes(path), path.string());
 }
 
-std::string npy_bytes(std::string_view type, std::span<const std::int64_t> shape,
-                      std::span<const std::byte> data) {
-  check(std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end(), "no NumPy type '{}'", type);
-  const char order = item_size_of(type) == 1 ? '|' : '<';
+std::string npy_bytes(const HostTensor& tensor) {
+  const auto found = std::find_if(kTypes.begin(), kTypes.end(),
+                                  [&](const TypeName& name) { return name.dtype == tensor.dtype; });
+  check(found != kTypes.end(), "a tensor of dtype {} cannot be an .npy file",
+        nacre_dtype_name(tensor.dtype));
+  const std::vector<std::int64_t>& shape = tensor.shape;
   std::string header =
-      fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}{}), }}", order, type,
+      fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}{}), }}",
+                  nacre_dtype_size_bytes(tensor.dtype) == 1 ? '|' : '<', found->numpy,
                   fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   // The data starts at a multiple of 64 bytes and the header ends with a line end, as NumPy has it.
   constexpr std::size_t kBefore = 10;
@@ -237,15 +244,15 @@ std::string npy_bytes(std::string_view type, std::span<const std::int64_t> shape
   out += {'\x01', '\x00', static_cast<char>(header.size() & 0xFF),
           static_cast<char>(header.size() >> 8)};
   out += header;
-  out.append(reinterpret_cast<const char*>(data.data()), data.size());
+  out.append(tensor.as<char>(), tensor.size_bytes);
   return out;
 }
 
-void write_npy(const std::filesystem::path& path, const Array& array) {
-  write_file(path, npy_bytes(array.type, array.shape, array.data));
+void write_npy(const std::filesystem::path& path, const HostTensor& tensor) {
+  write_file(path, npy_bytes(tensor));
 }
 
-std::vector<std::pair<std::string, Array>> read_npz(const std::filesystem::path& path) {
+std::vector<std::pair<std::string, HostTensor>> read_npz(const std::filesystem::path& path) {
   const Buffer bytes = read_bytes(path);
   const auto refuse = [&](std::string_view why) {
     fail(ErrorKind::user, "{} is not a readable .npz file: {}", path.string(), why);
@@ -262,7 +269,7 @@ std::vector<std::pair<std::string, Array>> read_npz(const std::filesystem::path&
     zip_error_fini(&error);
     refuse(why);
   }
-  std::vector<std::pair<std::string, Array>> arrays;
+  std::vector<std::pair<std::string, HostTensor>> arrays;
   const zip_int64_t count = zip_get_num_entries(archive.get(), 0);
   for (zip_int64_t i = 0; i < count; ++i) {
     zip_stat_t info;
@@ -282,8 +289,8 @@ std::vector<std::pair<std::string, Array>> read_npz(const std::filesystem::path&
     }
     std::string name = info.name;
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
-    Array array = parse_npy(content, fmt::format("{}, entry {}", path.string(), name));
-    arrays.emplace_back(std::move(name), std::move(array));
+    HostTensor tensor = parse_npy(content, fmt::format("{}, entry {}", path.string(), name));
+    arrays.emplace_back(std::move(name), std::move(tensor));
   }
   return arrays;
 }
