@@ -1,0 +1,99 @@
+// What every generated kernel starts from: integer types, inlining, compile-time sizes, work splitting.
+//
+// Kernels are freestanding C++20: nothing but these headers, vector extensions and compiler builtins.
+//
+//   C<56>{}                      a size known at compile time; converts to i64. Every size and stride parameter of the
+//                                library is a template type: pass C<...>{} for a constant, an i64 for a run-time value.
+//   Range split(i64 count, i64 part, i64 parts)    the part-th of `parts` nearly equal slices of [0, count)
+//   NACRE_INLINE                 a function that must be inlined
+//   NACRE_LAMBDA                 follows a lambda's parameter list, so that it is inlined: [&](i64 m, vf x) NACRE_LAMBDA {...}
+//   NACRE_UNROLL                 before a loop of small constant length: unroll it fully
+#ifndef NACRE_KERNEL_BASE_H
+#define NACRE_KERNEL_BASE_H
+
+#define NACRE_INLINE static inline __attribute__((always_inline))
+#define NACRE_MEMBER inline __attribute__((always_inline))
+#define NACRE_LAMBDA __attribute__((always_inline))
+#define NACRE_UNROLL _Pragma("clang loop unroll(full)")
+#define NACRE_UNROLL4 _Pragma("clang loop unroll_count(4)")
+#define NACRE_ROLLED _Pragma("clang loop unroll(disable) vectorize(disable)")
+
+// Cache sizes of the target in bytes, for one core. A target's compile flags set them.
+#ifndef NACRE_L1_BYTES
+#define NACRE_L1_BYTES 32768
+#endif
+#ifndef NACRE_L2_BYTES
+#define NACRE_L2_BYTES 524288
+#endif
+
+#ifndef INT64_MAX  // <stdint.h> is not there in a kernel; on the host, in tests, it may be
+typedef __INT8_TYPE__ int8_t;
+typedef __INT16_TYPE__ int16_t;
+typedef __INT32_TYPE__ int32_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINT8_TYPE__ uint8_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __UINT64_TYPE__ uint64_t;
+typedef __SIZE_TYPE__ size_t;
+typedef __UINTPTR_TYPE__ uintptr_t;
+#endif
+
+// The compiler may still ask for these two when it copies or clears something large. An image has no imports, so each
+// carries its own; the loops stay loops because kernels are compiled with -ffreestanding.
+#ifndef NACRE_KERNEL_HOSTED
+extern "C" {
+__attribute__((weak, used, visibility("hidden"))) void* memcpy(void* __restrict to,
+                                                               const void* __restrict from,
+                                                               __SIZE_TYPE__ size) {
+  char* t = static_cast<char*>(to);
+  const char* f = static_cast<const char*>(from);
+  for (__SIZE_TYPE__ i = 0; i < size; ++i) t[i] = f[i];
+  return to;
+}
+__attribute__((weak, used, visibility("hidden"))) void* memset(void* to, int value,
+                                                               __SIZE_TYPE__ size) {
+  char* t = static_cast<char*>(to);
+  for (__SIZE_TYPE__ i = 0; i < size; ++i) t[i] = static_cast<char>(value);
+  return to;
+}
+}
+#endif
+
+namespace nk {
+
+using i64 = int64_t;
+
+template <i64 V>
+struct C {
+  static constexpr i64 value = V;
+  constexpr NACRE_MEMBER operator i64() const { return V; }
+};
+
+template <class T>
+struct is_constant {
+  static constexpr bool value = false;
+};
+template <i64 V>
+struct is_constant<C<V>> {
+  static constexpr bool value = true;
+};
+template <class... T>
+inline constexpr bool all_constant = (is_constant<T>::value && ...);
+
+NACRE_INLINE constexpr i64 imin(i64 a, i64 b) { return a < b ? a : b; }
+NACRE_INLINE constexpr i64 imax(i64 a, i64 b) { return a > b ? a : b; }
+NACRE_INLINE constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
+NACRE_INLINE constexpr i64 round_up(i64 a, i64 b) { return ceil_div(a, b) * b; }
+
+struct Range {
+  i64 begin, end;
+};
+NACRE_INLINE constexpr Range split(i64 count, i64 part, i64 parts) {
+  const i64 q = count / parts, r = count % parts;
+  const i64 begin = part * q + imin(part, r);
+  return {begin, begin + q + (part < r ? 1 : 0)};
+}
+
+}  // namespace nk
+#endif

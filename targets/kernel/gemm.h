@@ -1,0 +1,404 @@
+// Matrix products: C[M, N] = A[M, K] * B[K, N], each result handed to `epilogue` once, which stores it.
+//
+//   gemm<NV>(M m, N n, K k, const float* a, RowStride lda, KStride ska, const float* b,
+//            float* scratch, int thread, int threads, epilogue)
+//     a    element (i, l) at a[i * lda + l * ska]; pass C<1>{} for ska when elements lie side by side (the fast case)
+//     b    weights, packed on the host: [ceil(N / NR)][K][NR], NR = NV * VL, zeros beyond N, 64-byte aligned
+//     scratch  gemm_scratch<NV>(m, n, k) floats of this thread (may be null when that is 0)
+//
+//   gemm_ab<NV>(M m, N n, K k, const float* a, RowStride lda, KStride ska, const float* b, BK sbk, BN sbn,
+//               float* scratch, int thread, int threads, epilogue)
+//     b    an activation: element (l, j) at b[l * sbk + j * sbn]. sbn = C<1>{}: [K][N]; sbk = C<1>{}: [N][K]
+//     scratch  gemm_ab_scratch<NV>(m, n, k) floats of this thread
+//
+//   epilogue(i64 i, i64 j, vf value, int lanes)   elements (i, j .. j + lanes - 1); lanes is VL or, at the end of a row whose
+//     length is no multiple of VL, less (then use store_part). Called exactly once per element, on one thread.
+//
+//   NV: vectors per panel, of 1 to kMaxNV; default_nv(n) says which is best for n columns. The host's
+//       Target::panel_vectors(n) is the same function.
+//
+// Sizes and strides are i64 or C<...>{}. Batches: the caller loops. Work is split over threads in a grid of whole register
+// tiles by whole panels. Every element is summed in the same order whatever the number of threads.
+#ifndef NACRE_KERNEL_GEMM_H
+#define NACRE_KERNEL_GEMM_H
+#include "nacre/vec.h"
+
+namespace nk {
+
+#if defined(__AVX512F__)
+inline constexpr int kMaxNV = 4;
+NACRE_INLINE constexpr int tile_rows(int nv) { return nv == 1 ? 14 : nv == 2 ? 14 : nv == 3 ? 8 : 6; }
+#else
+inline constexpr int kMaxNV = 3;
+NACRE_INLINE constexpr int tile_rows(int nv) { return nv == 1 ? 12 : nv == 2 ? 6 : 4; }
+#endif
+
+// The panel width (in vectors) that wastes the fewest columns; among equals the fastest tile.
+NACRE_INLINE constexpr int default_nv(i64 n) {
+#if defined(__AVX512F__)
+  constexpr int order[] = {4, 3, 2, 1};
+#else
+  constexpr int order[] = {2, 3, 1};
+#endif
+  int best = order[0];
+  i64 best_cost = round_up(n, i64{best} * VL);
+  for (const int nv : order) {
+    const i64 cost = round_up(n, i64{nv} * VL);
+    // A narrower tile runs slower: it must save more than one column in sixteen.
+    if (cost * 17 < best_cost * 16) {
+      best = nv;
+      best_cost = cost;
+    }
+  }
+  return best;
+}
+
+// ---- one register tile ----------------------------------------------------------------------------------------------
+
+template <int R, int NV>
+struct Tile {
+  vf acc[R][NV];
+
+  NACRE_MEMBER void clear() {
+    NACRE_UNROLL for (int m = 0; m < R; ++m) {
+      NACRE_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] = splat(0.f);
+    }
+  }
+  NACRE_MEMBER void read(const float* p) {
+    NACRE_UNROLL for (int m = 0; m < R; ++m) {
+      NACRE_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] = load(p + (m * NV + n) * VL);
+    }
+  }
+  NACRE_MEMBER void write(float* p) const {
+    NACRE_UNROLL for (int m = 0; m < R; ++m) {
+      NACRE_UNROLL for (int n = 0; n < NV; ++n) store(p + (m * NV + n) * VL, acc[m][n]);
+    }
+  }
+  // acc[m][:] += sum over l of a[m][l * ska] * b[l * ldb + :]
+  template <class K, class SKA, class LDB>
+  NACRE_MEMBER void add(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k) {
+    NACRE_UNROLL4 for (i64 l = 0; l < k; ++l) {
+      vf bv[NV];
+      NACRE_UNROLL for (int n = 0; n < NV; ++n) bv[n] = load(b + l * ldb + n * VL);
+      NACRE_UNROLL for (int m = 0; m < R; ++m) {
+        const vf av = splat(a[m][l * ska]);
+        NACRE_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] = fma(av, bv[n], acc[m][n]);
+      }
+    }
+  }
+};
+
+// Calls f with the smallest compile-time R in [1, Max] that equals the run-time `rows`.
+template <int Max, class F>
+NACRE_INLINE void with_rows(i64 rows, F f) {
+  if constexpr (Max == 1) {
+    f(C<1>{});
+  } else {
+    if (rows == Max) {
+      f(C<Max>{});
+    } else {
+      with_rows<Max - 1>(rows, f);
+    }
+  }
+}
+
+// m rows in tiles of nearly equal height, at most `height`: `tall` tiles of short_rows + 1 rows, then tiles of short_rows.
+struct RowTiles {
+  i64 count, short_rows, tall;
+  NACRE_MEMBER constexpr i64 row(i64 tile) const { return tile * short_rows + imin(tile, tall); }
+};
+NACRE_INLINE constexpr RowTiles row_tiles(i64 m, i64 height) {
+  const i64 count = ceil_div(m, height);
+  if (count == 0) return {0, 0, 0};
+  return {count, m / count, m % count};
+}
+
+// Runs body(C<rows>, first_row) over tiles [begin, end). The tile heights are compile-time constants: two when m is one.
+template <int MR, class M, class F>
+NACRE_INLINE void for_tiles(M m, i64 begin, i64 end, F body) {
+  if constexpr (is_constant<M>::value) {
+    constexpr RowTiles t = row_tiles(M::value, MR);
+    if constexpr (t.tall > 0) {
+      NACRE_ROLLED for (i64 i = begin; i < imin(end, t.tall); ++i) body(C<t.short_rows + 1>{}, t.row(i));
+    }
+    if constexpr (t.tall < t.count) {
+      NACRE_ROLLED for (i64 i = imax(begin, t.tall); i < end; ++i) body(C<t.short_rows>{}, t.row(i));
+    }
+  } else {
+    const RowTiles t = row_tiles(m, MR);
+    NACRE_ROLLED for (i64 i = begin; i < end; ++i) {
+      const i64 first = t.row(i);
+      with_rows<MR>(t.row(i + 1) - first, [&](auto rows) NACRE_LAMBDA { body(rows, first); });
+    }
+  }
+}
+
+// Hands a finished tile to the epilogue. Whole tiles of the full height go out of registers; others through a small
+// buffer and a rolled loop, so that the epilogue's code stands there only once.
+template <int R, int NV, bool kUnrolled, class N, class Epilogue>
+NACRE_INLINE void finish(const Tile<R, NV>& tile, i64 row, i64 column, N n, Epilogue epilogue) {
+  if (kUnrolled && column + NV * VL <= n) {
+    NACRE_UNROLL for (int i = 0; i < R; ++i) {
+      NACRE_UNROLL for (int v = 0; v < NV; ++v) epilogue(row + i, column + v * VL, tile.acc[i][v], VL);
+    }
+    return;
+  }
+  alignas(64) float out[R * NV * VL];
+  tile.write(out);
+  const int vectors = static_cast<int>(imin(NV, ceil_div(n - column, VL)));
+  NACRE_ROLLED for (int i = 0; i < R; ++i) {
+    NACRE_ROLLED for (int v = 0; v < vectors; ++v) {
+      epilogue(row + i, column + v * VL, load(out + (i * NV + v) * VL),
+               static_cast<int>(imin(VL, n - column - v * VL)));
+    }
+  }
+}
+
+// ---- work split ------------------------------------------------------------------------------------------------------
+
+struct Part {
+  Range tiles, panels;
+};
+
+// Splits tiles x panels over threads as a grid: the one whose largest part is smallest; among equals the one that reads
+// the least (every thread reads its rows of A and its panels of B).
+NACRE_INLINE Part split_grid(i64 tiles, i64 panels, i64 tile_bytes, i64 panel_bytes, int thread, int threads) {
+  if (threads == 1) return {{0, tiles}, {0, panels}};
+  i64 best_work = -1, best_bytes = 0, rows = 1;
+  for (i64 r = 1; r <= threads; ++r) {
+    if (threads % r != 0) continue;
+    const i64 t = ceil_div(tiles, r), p = ceil_div(panels, threads / r);
+    const i64 work = t * p, bytes = t * tile_bytes + p * panel_bytes;
+    if (best_work < 0 || work < best_work || (work == best_work && bytes < best_bytes)) {
+      best_work = work;
+      best_bytes = bytes;
+      rows = r;
+    }
+  }
+  const i64 columns = threads / rows;
+  return {split(tiles, thread / columns, rows), split(panels, thread % columns, columns)};
+}
+
+// ---- one row (matrix times vector) -----------------------------------------------------------------------------------
+
+// The weights are read once, as one stream with prefetch; K is summed in kSplit chains to hide the latency of FMA.
+template <int R, int NV, class N, class K, class SKA, class Epilogue>
+NACRE_INLINE void gemv_panels(const float* const (&a)[R], SKA ska, const float* b, i64 row, N n, K k, Range panels,
+                              Epilogue epilogue) {
+  constexpr int NR = NV * VL;
+  constexpr int kSplit = R * NV >= 8 ? 1 : R * NV >= 4 ? 2 : 4;
+  constexpr i64 kAhead = 1024;  // floats
+  NACRE_ROLLED for (i64 panel = panels.begin; panel < panels.end; ++panel) {
+    const float* __restrict p = b + panel * k * NR;
+    Tile<R, NV> t[kSplit];
+    NACRE_UNROLL for (int s = 0; s < kSplit; ++s) t[s].clear();
+    const i64 whole = k / (2 * kSplit) * (2 * kSplit);
+    NACRE_ROLLED for (i64 l = 0; l < whole; l += 2 * kSplit) {
+      NACRE_UNROLL for (int u = 0; u < 2 * kSplit; ++u) {
+        NACRE_UNROLL for (int v = 0; v < NV; v += (16 / VL)) {
+          __builtin_prefetch(p + (l + u) * NR + v * VL + kAhead, 0, 3);
+        }
+        vf bv[NV];
+        NACRE_UNROLL for (int v = 0; v < NV; ++v) bv[v] = load(p + (l + u) * NR + v * VL);
+        NACRE_UNROLL for (int i = 0; i < R; ++i) {
+          const vf av = splat(a[i][(l + u) * ska]);
+          NACRE_UNROLL for (int v = 0; v < NV; ++v) {
+            t[u % kSplit].acc[i][v] = fma(av, bv[v], t[u % kSplit].acc[i][v]);
+          }
+        }
+      }
+    }
+    NACRE_ROLLED for (i64 l = whole; l < k; ++l) {
+      NACRE_UNROLL for (int i = 0; i < R; ++i) {
+        const vf av = splat(a[i][l * ska]);
+        NACRE_UNROLL for (int v = 0; v < NV; ++v) {
+          t[0].acc[i][v] = fma(av, load(p + l * NR + v * VL), t[0].acc[i][v]);
+        }
+      }
+    }
+    NACRE_UNROLL for (int s = 1; s < kSplit; ++s) {
+      NACRE_UNROLL for (int i = 0; i < R; ++i) {
+        NACRE_UNROLL for (int v = 0; v < NV; ++v) t[0].acc[i][v] += t[s].acc[i][v];
+      }
+    }
+    finish<R, NV, false>(t[0], row, panel * NR, n, epilogue);
+  }
+}
+
+// ---- packed weights ----------------------------------------------------------------------------------------------------
+
+// Blocking: rows of A that stay in L2 while the panels of B pass; when a row is too long for that, K is cut as well and the
+// sums of a block of rows by a group of panels wait in scratch.
+inline constexpr i64 kBlockFloats = NACRE_L2_BYTES / 4 * 2 / 5;  // of A
+inline constexpr i64 kPartFloats = NACRE_L2_BYTES / 4 / 4;       // of waiting sums
+inline constexpr i64 kBlockK = NACRE_L1_BYTES / 2 / 64;          // a panel of this length takes half of L1
+
+NACRE_INLINE constexpr bool cuts_k(i64 m, i64 n, i64 k) {
+  return k > 2 * kBlockK && m > 24 && m * k > kBlockFloats && n * k > kBlockFloats;
+}
+template <int NV>
+NACRE_INLINE constexpr i64 gemm_scratch(i64 m, i64 n, i64 k) {
+  return cuts_k(m, n, k) ? kPartFloats : 0;
+}
+
+template <int NV, class M, class N, class K, class LDA, class SKA, class Epilogue>
+NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA ska, const float* __restrict b,
+                       float* __restrict scratch, int thread, int threads, Epilogue epilogue) {
+  constexpr int MR = tile_rows(NV), NR = NV * VL;
+  const i64 panels = ceil_div(n, NR);
+  auto rows_of = [&](auto rows, i64 first, const float* (&p)[decltype(rows)::value]) NACRE_LAMBDA {
+    NACRE_UNROLL for (int i = 0; i < decltype(rows)::value; ++i) p[i] = a + (first + i) * lda;
+  };
+  if (m == 1) {
+    const float* row[1] = {a};
+    gemv_panels<1, NV>(row, ska, b, 0, n, k, split(panels, thread, threads), epilogue);
+    return;
+  }
+  if constexpr (is_constant<M>::value) {
+    if constexpr (M::value >= 2 && M::value <= 4 && M::value <= MR) {
+      const float* row[M::value];
+      rows_of(m, 0, row);
+      gemv_panels<M::value, NV>(row, ska, b, 0, n, k, split(panels, thread, threads), epilogue);
+      return;
+    }
+  }
+  const RowTiles tiles = row_tiles(m, MR);
+  const Part part = split_grid(tiles.count, panels, MR * k * 4, NR * k * 4, thread, threads);
+  constexpr bool kUnrolled = is_constant<M>::value;
+
+  if (!cuts_k(m, n, k)) {
+    // When all of this thread's B fits, the order does not matter much: then blocks of A that fit in half of L1 or more.
+    const i64 block = imax(1, kBlockFloats / imax(1, MR * k));
+    NACRE_ROLLED for (i64 t = part.tiles.begin; t < part.tiles.end; t += block) {
+      const i64 t_end = imin(part.tiles.end, t + block);
+      NACRE_ROLLED for (i64 panel = part.panels.begin; panel < part.panels.end; ++panel) {
+        const float* bp = b + panel * k * NR;
+        for_tiles<MR>(m, t, t_end, [&](auto rows, i64 first) NACRE_LAMBDA {
+          constexpr int R = decltype(rows)::value;
+          const float* p[R];
+          rows_of(rows, first, p);
+          Tile<R, NV> tile;
+          tile.clear();
+          tile.add(p, ska, bp, C<NR>{}, k);
+          finish<R, NV, kUnrolled>(tile, first, panel * NR, n, epilogue);
+        });
+      }
+    }
+    return;
+  }
+
+  const i64 cuts = ceil_div(k, kBlockK), cut = round_up(ceil_div(k, cuts), 4);
+  const i64 block = imax(1, kBlockFloats / (MR * cut));
+  const i64 group = imax(1, kPartFloats / (imin(block, part.tiles.end - part.tiles.begin) * MR * NR));
+  NACRE_ROLLED for (i64 t = part.tiles.begin; t < part.tiles.end; t += block) {
+    const i64 t_end = imin(part.tiles.end, t + block);
+    NACRE_ROLLED for (i64 g = part.panels.begin; g < part.panels.end; g += group) {
+      const i64 g_end = imin(part.panels.end, g + group);
+      NACRE_ROLLED for (i64 k0 = 0; k0 < k; k0 += cut) {
+        const i64 kc = imin(cut, k - k0);
+        NACRE_ROLLED for (i64 panel = g; panel < g_end; ++panel) {
+          const float* bp = b + (panel * k + k0) * NR;
+          float* sums = scratch + (panel - g) * (t_end - t) * MR * NR - tiles.row(t) * NR;
+          for_tiles<MR>(m, t, t_end, [&](auto rows, i64 first) NACRE_LAMBDA {
+            constexpr int R = decltype(rows)::value;
+            const float* p[R];
+            rows_of(rows, first, p);
+            NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] += k0 * ska;
+            Tile<R, NV> tile;
+            if (k0 == 0) {
+              tile.clear();
+            } else {
+              tile.read(sums + first * NR);
+            }
+            tile.add(p, ska, bp, C<NR>{}, kc);
+            if (k0 + kc < k) {
+              tile.write(sums + first * NR);
+            } else {
+              finish<R, NV, kUnrolled>(tile, first, panel * NR, n, epilogue);
+            }
+          });
+        }
+      }
+    }
+  }
+}
+
+// ---- two activations -----------------------------------------------------------------------------------------------------
+
+// Packs columns [column, column + NR) of B into [K][NR] with zeros beyond n.
+template <int NV, class N, class K, class SBK, class SBN>
+NACRE_INLINE void pack_panel(N n, K k, const float* __restrict b, SBK sbk, SBN sbn, i64 column, float* __restrict to) {
+  constexpr int NR = NV * VL;
+  NACRE_ROLLED for (int v = 0; v < NV; ++v) {
+    const i64 j = column + v * VL;
+    const int lanes = static_cast<int>(imax(0, imin(VL, n - j)));
+    float* out = to + v * VL;
+    if (lanes == 0) {
+      NACRE_ROLLED for (i64 l = 0; l < k; ++l) store(out + l * NR, splat(0.f));
+    } else if (sbn == 1 && lanes == VL) {
+      NACRE_ROLLED for (i64 l = 0; l < k; ++l) store(out + l * NR, load(b + l * sbk + j));
+    } else if (sbn == 1) {
+      NACRE_ROLLED for (i64 l = 0; l < k; ++l) store(out + l * NR, load_part(b + l * sbk + j, lanes));
+    } else if (sbk == 1 && lanes == VL) {
+      const i64 whole = k / VL * VL;
+      NACRE_ROLLED for (i64 l = 0; l < whole; l += VL) {
+        vf r[VL];
+        NACRE_UNROLL for (int i = 0; i < VL; ++i) r[i] = load(b + (j + i) * sbn + l);
+        transpose(r);
+        NACRE_UNROLL for (int i = 0; i < VL; ++i) store(out + (l + i) * NR, r[i]);
+      }
+      NACRE_ROLLED for (i64 l = whole; l < k; ++l) store(out + l * NR, load_strided(b + j * sbn + l, sbn, VL));
+    } else {
+      NACRE_ROLLED for (i64 l = 0; l < k; ++l) {
+        NACRE_ROLLED for (int i = 0; i < VL; ++i) out[l * NR + i] = i < lanes ? b[l * sbk + (j + i) * sbn] : 0.f;
+      }
+    }
+  }
+}
+
+// Panels that are packed together.
+template <int NV>
+NACRE_INLINE constexpr i64 packed_group(i64 n, i64 k) {
+  return imax(1, imin(ceil_div(n, NV * VL), kBlockFloats / imax(1, k * NV * VL)));
+}
+template <int NV>
+NACRE_INLINE constexpr i64 gemm_ab_scratch(i64 m, i64 n, i64 k) {
+  return packed_group<NV>(n, k) * k * NV * VL;
+}
+
+template <int NV, class M, class N, class K, class LDA, class SKA, class SBK, class SBN, class Epilogue>
+NACRE_INLINE void gemm_ab(M m, N n, K k, const float* __restrict a, LDA lda, SKA ska, const float* __restrict b, SBK sbk,
+                          SBN sbn, float* __restrict scratch, int thread, int threads, Epilogue epilogue) {
+  constexpr int MR = tile_rows(NV), NR = NV * VL;
+  const i64 panels = ceil_div(n, NR), group = packed_group<NV>(n, k);
+  const RowTiles tiles = row_tiles(m, MR);
+  // Each thread packs the panels that it uses: splitting rows packs them once per thread.
+  const Part part = split_grid(tiles.count, panels, MR * k * 4, NR * k * 12, thread, threads);
+  if (part.tiles.begin == part.tiles.end) return;
+  constexpr bool kUnrolled = is_constant<M>::value;
+  NACRE_ROLLED for (i64 g = part.panels.begin; g < part.panels.end; g += group) {
+    const i64 g_end = imin(part.panels.end, g + group);
+    NACRE_ROLLED for (i64 panel = g; panel < g_end; ++panel) {
+      pack_panel<NV>(n, k, b, sbk, sbn, panel * NR, scratch + (panel - g) * k * NR);
+    }
+    const i64 block = imax(1, kBlockFloats / imax(1, MR * k));
+    NACRE_ROLLED for (i64 t = part.tiles.begin; t < part.tiles.end; t += block) {
+      const i64 t_end = imin(part.tiles.end, t + block);
+      NACRE_ROLLED for (i64 panel = g; panel < g_end; ++panel) {
+        const float* bp = scratch + (panel - g) * k * NR;
+        for_tiles<MR>(m, t, t_end, [&](auto rows, i64 first) NACRE_LAMBDA {
+          constexpr int R = decltype(rows)::value;
+          const float* p[R];
+          NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + (first + i) * lda;
+          Tile<R, NV> tile;
+          tile.clear();
+          tile.add(p, ska, bp, C<NR>{}, k);
+          finish<R, NV, kUnrolled>(tile, first, panel * NR, n, epilogue);
+        });
+      }
+    }
+  }
+}
+
+}  // namespace nk
+#endif
