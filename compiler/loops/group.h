@@ -1,0 +1,167 @@
+// Loop IR: what the primitive graph becomes, and what fusion, layout, schedules and code generation work on.
+//
+// A loop program is a list of groups in order of execution. A group is what becomes one kernel: loop nests under shared
+// outer loops, and in a contraction group also one contraction whose result the nest (the epilogue) takes in registers.
+// Index expressions are symbolic/expr.h expressions over loop variables and the graph's symbols; they index *logical*
+// dimensions, whatever the layout of the buffer. A nest's scalars are SSA; an index that is data (gather, embedding)
+// appears in an index expression as the symbol `v3`: scalar 3 of the same nest.
+//
+//   group softmax
+//     outer i0: 12
+//     nest i1: 64 reduce            # the last loop is reduced
+//       v0 = load %x[i0, i1]
+//       v1 = reduce amax v0
+//       store %m[] = v1             # local: one value an iteration of the outer loops
+//     nest i1: 64
+//       v0 = load %x[i0, i1]
+//       v1 = load %m[]
+//       v2 = sub v0 v1
+//       v3 = exp v2
+//       store %y[i0, i1] = v3
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/graph/graph.h"
+
+namespace nacre {
+
+enum class BufferKind : uint8_t {
+  input,      // a user input; `index` is its position
+  weight,     // `target` names it in the program's weights
+  state,      // a mutated buffer: read and written in place; `target` names its initial value in the weights
+  output,     // a user output; `index` is its position among the user outputs
+  temporary,  // in the arena
+  local,      // lives within one iteration of its group's outer loops; indexed by inner loops only
+};
+
+struct Buffer {
+  std::string name;
+  BufferKind kind = BufferKind::temporary;
+  nacre_dtype dtype{};
+  std::vector<Expr> shape;  // logical
+  std::vector<int> order;   // logical dims from outermost to innermost in memory; empty: as they are (contiguous)
+  int index = -1;
+  std::string target;
+};
+using BufferId = int;
+
+struct LoopVar {
+  std::string name;  // unique within its group
+  Expr extent;
+};
+
+enum class ScalarOp : uint8_t {
+  load,         // buffer[at]; where a condition of `when` is 0, `operands[0]` instead and nothing is read
+  constant,     // `number` (exact for integers up to 2^53, else `expr`)
+  index,        // the value of `expr` (as `dtype`: an integer, or bool for a comparison)
+  pointwise,    // `prim` of ops.def over operands
+  cast,         // operands[0] to `dtype`
+  check_index,  // operands[0] as an index of a dimension of extent `expr`: negative counts from the end; out of range: an error in data
+  reduce,       // `prim` (sum, prod, amax, amin, any, all, argmax, argmin) of operands[0] over the nest's reduced loops
+  scan,         // `prim` (cumsum, ...) of operands[0] along the nest's last loop, inclusive
+  accumulator,  // the result of the group's contraction at this point; `number`: which result (attention, matmul, conv have one)
+};
+
+struct Scalar {
+  ScalarOp op = ScalarOp::constant;
+  nacre_dtype dtype{};
+  std::string prim;
+  std::vector<int> operands;  // scalars before this one in the nest
+  BufferId buffer = -1;
+  std::vector<Expr> at;
+  std::vector<Expr> when;     // of a load: all must hold; over loop variables, symbols and `vN`
+  Expr expr;
+  double number = 0;
+  Provenance where;
+};
+
+enum class StoreMode : uint8_t { assign, add, mul, amax, amin };
+struct Store {
+  BufferId buffer = -1;
+  std::vector<Expr> at;  // may contain `vN` (scatter)
+  int value = -1;        // a scalar
+  StoreMode mode = StoreMode::assign;
+};
+
+// Runs `code` for every point of `loops` (inside the group's outer loops). With reduced loops, the scalars that a reduce
+// depends on run at every point, the others once for every point of the loops that are not reduced.
+struct Nest {
+  std::vector<LoopVar> loops;  // outermost first; the last `reduced` are reduced over
+  int reduced = 0;
+  std::vector<Scalar> code;
+  std::vector<Store> stores;
+};
+
+enum class ContractionKind : uint8_t { matmul, conv, conv_transpose, attention, lstm, gru };
+
+// An operand of a contraction: the element that it contributes, as a function of the contraction's loop variables.
+struct Operand {
+  BufferId buffer = -1;
+  std::vector<Expr> at;
+};
+
+// Loop variables by kind, in this order in `loops` (those that are not reduced span the result):
+//   matmul          batch..., m, n | k                 operands a[batch, m, k], b[batch, k, n]
+//   conv            n, o, spatial... | -               operands x[n, c, y...], w[o, c/groups, k...]; see below
+//   conv_transpose  the same, w[c, o/groups, k...]
+//   attention       b, h, s, e | t, d                  operands q[b,h,s,d], k[b,h,t,d], v[b,h,t,e], mask[b,h,s,t] or none
+//   lstm, gru       t, b, u | -                        operands x, h0, c0 (lstm), w_ih, w_hh, b_ih, b_hh (buffer -1: absent)
+// For conv the operands' `at` are over the variables of `operand_loops[i]` (one list of fresh variables for each operand's
+// own logical dims), since which input element meets which weight follows from the attributes. For lstm and gru idem.
+// The others use the variables of `loops`.
+struct Contraction {
+  ContractionKind kind = ContractionKind::matmul;
+  std::vector<LoopVar> loops;
+  int reduced = 0;
+  std::vector<Operand> operands;
+  std::vector<std::vector<LoopVar>> operand_loops;
+  nacre_dtype dtype{};                 // of the results
+  std::vector<Expr> stride, padding, dilation, output_padding;  // conv, by spatial dim
+  Expr groups = 1;
+  double scale = 1;                    // attention
+  bool causal = false;                 // attention: row s sees t <= s
+  bool reverse = false;                // lstm, gru
+  std::vector<BufferId> results;       // lstm, gru: y, h[, c], written by the contraction itself; the others hand each
+                                       // result to the epilogue, which stores it
+  Provenance where;
+};
+
+struct Group {
+  std::string name;                    // from its main operators: `conv_add_relu`
+  std::vector<LoopVar> outer;          // shared by all nests, split over the threads; empty: the nest's own loops may be split
+  std::vector<Nest> nests;             // run in order; of a contraction: exactly one, the epilogue, over the result's loops
+  std::optional<Contraction> contraction;
+  bool serial = false;                 // the order of iterations matters (scatter with duplicates): one thread
+  // Sorting is its own kind: `sort` of the last logical dim of buffer `sort_input` into the two outputs.
+  struct Sort { BufferId input = -1, values = -1, indices = -1; int dim = 0; bool descending = false; };
+  std::optional<Sort> sort;
+};
+
+struct LoopProgram {
+  std::string name;
+  Facts symbols;
+  std::vector<Expr> assumptions;
+  std::vector<Buffer> buffers;
+  std::vector<Group> groups;
+  std::vector<BufferId> inputs;   // of the user inputs, in order
+  // What the user gets, in order: an output buffer (kind output), or another buffer that is returned as it is (an input
+  // returned unchanged is copied by a group, so this is always an output buffer), or a number known from the symbols.
+  struct Output { BufferId buffer = -1; std::optional<Expr> number; };
+  std::vector<Output> outputs;
+  // Mutated user inputs: buffer `from` must be copied back to input `input` at the end (the two may be one buffer if the
+  // mutation happens in place).
+  struct Mutation { int input = -1; BufferId from = -1; };
+  std::vector<Mutation> input_mutations;
+
+  const Buffer& operator[](BufferId id) const { return buffers[static_cast<size_t>(id)]; }
+  Buffer& operator[](BufferId id) { return buffers[static_cast<size_t>(id)]; }
+};
+
+// What is known inside a nest: the program's symbols and the ranges of its loop variables.
+Facts facts_in(const LoopProgram& program, const Group& group, const Nest& nest);
+
+}  // namespace nacre
