@@ -1,0 +1,371 @@
+// Convolutions over channels-last images (1-D: h = oh = kh = 1), as matrix products over taps without a copy of the image.
+//
+//   conv<NV>(Conv{.batch, .h, .w, .ic, .oc, .groups, .kh, .kw, .stride_h, .stride_w, .pad_h, .pad_w, .dilation_h,
+//                 .dilation_w, .oh, .ow, .sn, .sh, .sw}, const float* in, const float* weights, float* scratch,
+//            int thread, int threads, epilogue)
+//     ic, oc    channels of one group; every field is an i64 or C<...>{}; pad_* is the padding before the first element
+//     in        element (n, y, x, c) at in[n * sn + y * sh + x * sw + c], c counts over all groups
+//     weights   packed on the host: [group][ceil(oc / NR)][kh][kw][ic][NR], NR = NV * VL, zeros beyond oc, 64-byte aligned
+//     scratch   conv_scratch(ic) floats of this thread
+//   A 1x1 convolution with stride 1 and no padding is gemm over the pixels: use that.
+//
+//   conv_planar<NV>(Conv{...}, i64 sc, in, weights, scratch, thread, threads, epilogue)
+//     the same for an input whose channels lie apart (element at n * sn + c * sc + y * sh + x * sw): first layers, few
+//     channels. groups must be 1. scratch: conv_planar_scratch(ic, w, kh, kw, stride_h, stride_w, dilation_h, dilation_w, ow)
+//
+//   conv_transposed<NV>(Conv{...}, in, weights, scratch, thread, threads, epilogue)
+//     out(n, y, x, o) = sum of in(n, (y + pad - ky) / stride, ..., c) * w(c, o, ky, kx) where the division has no rest.
+//     dilation must be 1. kh, kw, stride_* must be C<>. weights: for each phase (ry, rx), ry < stride_h outer, rx < stride_w:
+//       [group][ceil(oc / NR)][ty][tx][ic][NR] with ty < taps(kh, stride_h, ry) = ceil((kh - ry) / stride_h) and
+//       ky = ry + (taps - 1 - ty) * stride_h, likewise x.
+//     scratch   conv_scratch(ic)
+//
+//   epilogue(i64 n, i64 y, i64 x, i64 c, vf value, int lanes)   output elements (n, y, x, c .. c + lanes - 1), c over all
+//     groups; called once per element, on one thread; lanes is VL or less at the end of a group's channels.
+//
+// Pixels outside the image are read from a row of zeros in scratch. Tiles of pixels run across rows and images, so that
+// small images leave no remainder; a tile whose pixels have all their taps inside runs without any test.
+#ifndef NACRE_KERNEL_CONV_H
+#define NACRE_KERNEL_CONV_H
+#include "nacre/gemm.h"
+
+namespace nk {
+
+template <class Batch, class H, class W, class IC, class OC, class Groups, class KH, class KW, class StrideH,
+          class StrideW, class PadH, class PadW, class DilationH, class DilationW, class OH, class OW, class SN,
+          class SH, class SW>
+struct Conv {
+  Batch batch;
+  H h;
+  W w;
+  IC ic;
+  OC oc;
+  Groups groups;
+  KH kh;
+  KW kw;
+  StrideH stride_h;
+  StrideW stride_w;
+  PadH pad_h;
+  PadW pad_w;
+  DilationH dilation_h;
+  DilationW dilation_w;
+  OH oh;
+  OW ow;
+  SN sn;
+  SH sh;
+  SW sw;
+};
+
+NACRE_INLINE constexpr i64 conv_scratch(i64 ic) { return round_up(ic, 16); }
+
+struct Pixel {
+  i64 n, y, x;
+};
+
+namespace detail {
+
+// The product of two sizes, constant if both are.
+template <class A, class B>
+NACRE_INLINE constexpr auto times(A a, B b) {
+  if constexpr (all_constant<A, B>) {
+    return C<A::value * B::value>{};
+  } else {
+    return i64{a} * i64{b};
+  }
+}
+template <class T>
+inline constexpr bool constant_zero = false;
+template <>
+inline constexpr bool constant_zero<C<0>> = true;
+template <class T>
+inline constexpr bool constant_one = false;
+template <>
+inline constexpr bool constant_one<C<1>> = true;
+
+template <class S>
+NACRE_INLINE Pixel pixel_at(const S& s, i64 index) {
+  const i64 row = index / s.ow;
+  return {row / s.oh, row % s.oh, index % s.ow};
+}
+template <class S>
+NACRE_INLINE void next(const S& s, Pixel& p) {
+  const bool row_end = ++p.x == s.ow;
+  p.x = row_end ? 0 : p.x;
+  p.y += row_end;
+  const bool image_end = p.y == s.oh;
+  p.y = image_end ? 0 : p.y;
+  p.n += image_end;
+}
+
+template <int R, int NV, bool kUnrolled, class S, class Epilogue>
+NACRE_INLINE void finish_pixels(const Tile<R, NV>& tile, const S& s, i64 first, i64 group, i64 column,
+                                Epilogue epilogue) {
+  Pixel p = pixel_at(s, first);
+  const i64 c = group * s.oc + column;
+  if (kUnrolled && column + NV * VL <= s.oc) {
+    NACRE_UNROLL for (int i = 0; i < R; ++i) {
+      NACRE_UNROLL for (int v = 0; v < NV; ++v) epilogue(p.n, p.y, p.x, c + v * VL, tile.acc[i][v], VL);
+      next(s, p);
+    }
+    return;
+  }
+  alignas(64) float out[R * NV * VL];
+  tile.write(out);
+  const int vectors = static_cast<int>(imin(NV, ceil_div(s.oc - column, VL)));
+  NACRE_ROLLED for (int i = 0; i < R; ++i) {
+    NACRE_ROLLED for (int v = 0; v < vectors; ++v) {
+      epilogue(p.n, p.y, p.x, c + v * VL, load(out + (i * NV + v) * VL),
+               static_cast<int>(imin(VL, s.oc - column - v * VL)));
+    }
+    next(s, p);
+  }
+}
+
+// One tile: R output pixels from `first` on, against one panel of weights.
+template <int R, int NV, class S>
+NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, const float* in, const float* zeros, const float* b,
+                            i64 first) {
+  constexpr int NR = NV * VL;
+  constexpr bool kNoPadding = constant_zero<decltype(s.pad_h)> && constant_zero<decltype(s.pad_w)>;
+  const i64 reach_y = (s.kh - 1) * s.dilation_h, reach_x = (s.kw - 1) * s.dilation_w;
+  i64 y0[R], x0[R];
+  const float* base[R];
+  bool inside = true;
+  Pixel p = pixel_at(s, first);
+  NACRE_UNROLL for (int i = 0; i < R; ++i) {
+    y0[i] = p.y * s.stride_h - s.pad_h;
+    x0[i] = p.x * s.stride_w - s.pad_w;
+    base[i] = in + (p.n * s.sn + y0[i] * s.sh + x0[i] * s.sw);
+    if constexpr (!kNoPadding) {
+      inside &= y0[i] >= 0 && x0[i] >= 0 && y0[i] + reach_y < s.h && x0[i] + reach_x < s.w;
+    }
+    next(s, p);
+  }
+  tile.clear();
+  if (kNoPadding || inside) {
+    NACRE_ROLLED for (i64 ky = 0; ky < s.kh; ++ky) {
+      const i64 line = ky * s.dilation_h * s.sh;
+      // Taps that lie side by side in memory are one long run.
+      if (s.sw == s.ic && s.dilation_w == 1) {
+        const float* a[R];
+        NACRE_UNROLL for (int i = 0; i < R; ++i) a[i] = base[i] + line;
+        const auto run = times(s.kw, s.ic);
+        tile.add(a, C<1>{}, b, C<NR>{}, run);
+        b += run * NR;
+      } else {
+        NACRE_ROLLED for (i64 kx = 0; kx < s.kw; ++kx) {
+          const float* a[R];
+          NACRE_UNROLL for (int i = 0; i < R; ++i) a[i] = base[i] + (line + kx * s.dilation_w * s.sw);
+          tile.add(a, C<1>{}, b, C<NR>{}, s.ic);
+          b += s.ic * NR;
+        }
+      }
+    }
+    return;
+  }
+  NACRE_ROLLED for (i64 ky = 0; ky < s.kh; ++ky) {
+    NACRE_ROLLED for (i64 kx = 0; kx < s.kw; ++kx) {
+      const i64 dy = ky * s.dilation_h, dx = kx * s.dilation_w, tap = dy * s.sh + dx * s.sw;
+      const float* a[R];
+      NACRE_UNROLL for (int i = 0; i < R; ++i) {
+        const i64 y = y0[i] + dy, x = x0[i] + dx;
+        const bool in_image = static_cast<uint64_t>(y) < static_cast<uint64_t>(i64{s.h}) &&
+                              static_cast<uint64_t>(x) < static_cast<uint64_t>(i64{s.w});
+        a[i] = in_image ? base[i] + tap : zeros;
+      }
+      tile.add(a, C<1>{}, b, C<NR>{}, s.ic);
+      b += s.ic * NR;
+    }
+  }
+}
+
+template <int NV, class S, class Epilogue>
+NACRE_INLINE void conv_group(const S& s, i64 group, const float* __restrict in, const float* __restrict weights,
+                             const float* __restrict zeros, int thread, int threads, Epilogue epilogue) {
+  constexpr int MR = tile_rows(NV), NR = NV * VL;
+  const auto pixels = times(times(s.batch, s.oh), s.ow);
+  const i64 k = s.kh * s.kw * s.ic, panels = ceil_div(s.oc, NR);
+  const RowTiles tiles = row_tiles(pixels, MR);
+  const i64 tile_floats = MR * s.ic * imin(s.stride_h, s.kh) * imin(s.stride_w, s.kw);
+  const Part part = split_grid(tiles.count, panels, tile_floats * 4, NR * k * 4, thread, threads);
+  const i64 block = imax(1, kBlockFloats / imax(1, tile_floats));
+  NACRE_ROLLED for (i64 t = part.tiles.begin; t < part.tiles.end; t += block) {
+    const i64 t_end = imin(part.tiles.end, t + block);
+    NACRE_ROLLED for (i64 panel = part.panels.begin; panel < part.panels.end; ++panel) {
+      const float* b = weights + (group * panels + panel) * k * NR;
+      for_tiles<MR>(pixels, t, t_end, [&](auto rows, i64 first) NACRE_LAMBDA {
+        constexpr int R = decltype(rows)::value;
+        Tile<R, NV> tile;
+        conv_tile<R, NV>(tile, s, in + group * s.ic, zeros, b, first);
+        finish_pixels<R, NV, is_constant<decltype(pixels)>::value>(tile, s, first, group, panel * NR, epilogue);
+      });
+    }
+  }
+}
+
+template <int NV, class S, class Epilogue>
+NACRE_INLINE void conv_groups(const S& s, const float* in, const float* weights, const float* zeros, int thread,
+                              int threads, Epilogue epilogue) {
+  NACRE_ROLLED for (i64 g = 0; g < s.groups; ++g) {
+    conv_group<NV>(s, g, in, weights, zeros, thread, threads, epilogue);
+  }
+}
+
+NACRE_INLINE void clear_row(float* row, i64 count) {
+  NACRE_ROLLED for (i64 i = 0; i < count; i += VL) store(row + i, splat(0.f));
+}
+
+}  // namespace detail
+
+template <int NV, class S, class Epilogue>
+NACRE_INLINE void conv(const S& s, const float* in, const float* weights, float* scratch, int thread, int threads,
+                       Epilogue epilogue) {
+  detail::clear_row(scratch, conv_scratch(s.ic));
+  detail::conv_groups<NV>(s, in, weights, scratch, thread, threads, epilogue);
+}
+
+// ---- input with channels apart ---------------------------------------------------------------------------------------------
+
+// Output rows that are made from one band of copied input rows.
+NACRE_INLINE constexpr i64 planar_band(i64 ic, i64 kh, i64 kw, i64 stride_h, i64 stride_w, i64 dilation_h,
+                                       i64 dilation_w, i64 ow) {
+  const i64 row = ((ow - 1) * stride_w + (kw - 1) * dilation_w + 1) * ic;
+  const i64 rows = NACRE_L2_BYTES / 4 / 8 / imax(1, row);
+  return imax(1, imin(16, (rows - (kh - 1) * dilation_h - 1) / imax(1, stride_h) + 1));
+}
+NACRE_INLINE constexpr i64 conv_planar_scratch(i64 ic, i64 kh, i64 kw, i64 stride_h, i64 stride_w, i64 dilation_h,
+                                               i64 dilation_w, i64 ow) {
+  const i64 band = planar_band(ic, kh, kw, stride_h, stride_w, dilation_h, dilation_w, ow);
+  return round_up(((ow - 1) * stride_w + (kw - 1) * dilation_w + 1) * ic *
+                      ((band - 1) * stride_h + (kh - 1) * dilation_h + 1),
+                  16) +
+         16;
+}
+
+template <int NV, class S, class Epilogue>
+NACRE_INLINE void conv_planar(const S& s, i64 sc, const float* __restrict in, const float* __restrict weights,
+                              float* __restrict scratch, int thread, int threads, Epilogue epilogue) {
+  const i64 band = planar_band(s.ic, s.kh, s.kw, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.ow);
+  auto width = [&]() NACRE_LAMBDA {
+    if constexpr (all_constant<decltype(s.ow), decltype(s.stride_w), decltype(s.kw), decltype(s.dilation_w)>) {
+      return C<(s.ow.value - 1) * s.stride_w.value + (s.kw.value - 1) * s.dilation_w.value + 1>{};
+    } else {
+      return i64{(s.ow - 1) * s.stride_w + (s.kw - 1) * s.dilation_w + 1};
+    }
+  }();
+  const auto pitch = detail::times(width, s.ic);
+  const i64 bands = ceil_div(s.oh, band);
+  const Range mine = split(s.batch * bands, thread, threads);
+  NACRE_ROLLED for (i64 i = mine.begin; i < mine.end; ++i) {
+    const i64 n = i / bands, y_begin = i % bands * band, y_end = imin(s.oh, y_begin + band);
+    const i64 rows = (y_end - y_begin - 1) * s.stride_h + (s.kh - 1) * s.dilation_h + 1;
+    const i64 top = y_begin * s.stride_h - s.pad_h;
+    const i64 left = imin(s.pad_w, width), right = imax(left, imin(width, s.w + s.pad_w));
+    NACRE_ROLLED for (i64 r = 0; r < rows; ++r) {
+      float* to = scratch + r * pitch;
+      const i64 y = top + r;
+      if (y < 0 || y >= s.h) {
+        NACRE_ROLLED for (i64 x = 0; x < pitch; ++x) to[x] = 0.f;
+        continue;
+      }
+      NACRE_ROLLED for (i64 x = 0; x < left * s.ic; ++x) to[x] = 0.f;
+      NACRE_ROLLED for (i64 x = right * s.ic; x < pitch; ++x) to[x] = 0.f;
+      NACRE_ROLLED for (i64 c = 0; c < s.ic; ++c) {
+        const float* from = in + n * s.sn + c * sc + y * s.sh - s.pad_w * s.sw;
+        NACRE_UNROLL4 for (i64 x = left; x < right; ++x) to[x * s.ic + c] = from[x * s.sw];
+      }
+    }
+    const Conv whole{.batch = C<1>{},
+                     .h = rows,
+                     .w = width,
+                     .ic = s.ic,
+                     .oc = s.oc,
+                     .groups = C<1>{},
+                     .kh = s.kh,
+                     .kw = s.kw,
+                     .stride_h = s.stride_h,
+                     .stride_w = s.stride_w,
+                     .pad_h = C<0>{},
+                     .pad_w = C<0>{},
+                     .dilation_h = s.dilation_h,
+                     .dilation_w = s.dilation_w,
+                     .oh = y_end - y_begin,
+                     .ow = s.ow,
+                     .sn = i64{0},
+                     .sh = pitch,
+                     .sw = s.ic};
+    detail::conv_groups<NV>(whole, scratch, weights, scratch, 0, 1,
+                            [&](i64, i64 y, i64 x, i64 c, vf value, int lanes)
+                                NACRE_LAMBDA { epilogue(n, y_begin + y, x, c, value, lanes); });
+  }
+}
+
+// ---- transposed ------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+template <int RY, int RX, int NV, class S, class Epilogue>
+NACRE_INLINE void transposed_phase(const S& s, const float* in, const float* weights, const float* zeros, int thread,
+                                   int threads, Epilogue epilogue) {
+  constexpr i64 kStrideH = decltype(s.stride_h)::value, kStrideW = decltype(s.stride_w)::value;
+  constexpr i64 kTapsY = imax(0, ceil_div(decltype(s.kh)::value - RY, kStrideH));
+  constexpr i64 kTapsX = imax(0, ceil_div(decltype(s.kw)::value - RX, kStrideW));
+  // Output row y = q * stride + RY - pad for q in [q0, q1).
+  auto first = [](i64 pad, i64 r, i64 stride) NACRE_LAMBDA { return pad > r ? ceil_div(pad - r, stride) : 0; };
+  auto end = [](i64 size, i64 pad, i64 r, i64 stride) NACRE_LAMBDA {
+    return size + pad > r ? ceil_div(size + pad - r, stride) : 0;
+  };
+  const i64 q0 = first(s.pad_h, RY, kStrideH), q1 = end(s.oh, s.pad_h, RY, kStrideH);
+  const i64 p0 = first(s.pad_w, RX, kStrideW), p1 = end(s.ow, s.pad_w, RX, kStrideW);
+  if (q1 <= q0 || p1 <= p0) return;
+  const i64 y0 = q0 * kStrideH + RY - s.pad_h, x0 = p0 * kStrideW + RX - s.pad_w;
+  const Conv phase{.batch = s.batch,
+                   .h = s.h,
+                   .w = s.w,
+                   .ic = s.ic,
+                   .oc = s.oc,
+                   .groups = s.groups,
+                   .kh = C<kTapsY>{},
+                   .kw = C<kTapsX>{},
+                   .stride_h = C<1>{},
+                   .stride_w = C<1>{},
+                   .pad_h = kTapsY - 1 - q0,
+                   .pad_w = kTapsX - 1 - p0,
+                   .dilation_h = C<1>{},
+                   .dilation_w = C<1>{},
+                   .oh = q1 - q0,
+                   .ow = p1 - p0,
+                   .sn = s.sn,
+                   .sh = s.sh,
+                   .sw = s.sw};
+  conv_groups<NV>(phase, in, weights, zeros, thread, threads,
+                  [&](i64 n, i64 y, i64 x, i64 c, vf value, int lanes) NACRE_LAMBDA {
+                    epilogue(n, y0 + y * kStrideH, x0 + x * kStrideW, c, value, lanes);
+                  });
+}
+
+template <int Phase, int NV, class S, class Epilogue>
+NACRE_INLINE void transposed_phases(const S& s, const float* in, const float* weights, const float* zeros, int thread,
+                                    int threads, Epilogue epilogue) {
+  constexpr i64 kStrideH = decltype(s.stride_h)::value, kStrideW = decltype(s.stride_w)::value;
+  if constexpr (Phase < kStrideH * kStrideW) {
+    constexpr i64 kRY = Phase / kStrideW, kRX = Phase % kStrideW;
+    transposed_phase<kRY, kRX, NV>(s, in, weights, zeros, thread, threads, epilogue);
+    constexpr i64 kTaps = imax(0, ceil_div(decltype(s.kh)::value - kRY, kStrideH)) *
+                          imax(0, ceil_div(decltype(s.kw)::value - kRX, kStrideW));
+    const i64 size = s.groups * ceil_div(s.oc, NV * VL) * kTaps * s.ic * (NV * VL);
+    transposed_phases<Phase + 1, NV>(s, in, weights + size, zeros, thread, threads, epilogue);
+  }
+}
+
+}  // namespace detail
+
+template <int NV, class S, class Epilogue>
+NACRE_INLINE void conv_transposed(const S& s, const float* in, const float* weights, float* scratch, int thread,
+                                  int threads, Epilogue epilogue) {
+  detail::clear_row(scratch, conv_scratch(s.ic));
+  detail::transposed_phases<0, NV>(s, in, weights, scratch, thread, threads, epilogue);
+}
+
+}  // namespace nk
+#endif
