@@ -58,6 +58,7 @@ class Expr {
   struct Node;
 
  private:
+  friend struct ExprFactory;
   explicit Expr(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
   std::shared_ptr<const Node> node_;
 };
