@@ -1004,6 +1004,14 @@ class Scanner {
     while (at_ + n < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_ + n]))) ++n;
     return n;
   }
+  // What stands before the next `end`, which is skipped.
+  std::string_view up_to(char end) {
+    const size_t found = text_.find(end, at_);
+    if (found == std::string_view::npos) refuse(fmt::format("expected '{}'", end));
+    const std::string_view before = text_.substr(at_, found - at_);
+    at_ = found + 1;
+    return before;
+  }
   // The number's whole text if it has a fraction or an exponent, and skips it.
   std::string_view take_decimal() {
     skip_blanks();
@@ -1258,6 +1266,7 @@ class SympyParser {
       return {Expr::symbol(std::string(name))};
     }
     if (name == "Piecewise") return piecewise();
+    if (name == "Symbol" || name == "Float") return quoted(name);
     Args args;
     if (!in_.take(")")) {
       do args.push_back(disjunction());
@@ -1271,6 +1280,9 @@ class SympyParser {
   Ratio literal() {
     const std::string_view decimal = in_.take_decimal();
     if (decimal.empty()) return {in_.integer(false)};
+    return floating(decimal);
+  }
+  Ratio floating(std::string_view decimal) {
     double value = std::strtod(std::string(decimal).c_str(), nullptr);
     int64_t denominator = 1;
     while (denominator < (1 << 20) && value != std::floor(value)) {
@@ -1280,6 +1292,17 @@ class SympyParser {
     if (value != std::floor(value) || value > 9e15)
       unsupported(fmt::format("the floating-point number {}", decimal));
     return {static_cast<int64_t>(value), denominator};
+  }
+  // Symbol('s0', positive=True, integer=True) and Float('2.0', precision=53) of sympy's constructor
+  // form.
+  Ratio quoted(std::string_view constructor) {
+    in_.expect("'");
+    const std::string_view text = in_.up_to('\'');
+    in_.up_to(')');
+    if (constructor == "Float") return floating(text);
+    if (!is_identifier(text) || is_keyword(text))
+      in_.refuse(fmt::format("'{}' is not a symbol's name", text));
+    return {Expr::symbol(std::string(text))};
   }
   Ratio piecewise() {
     std::vector<std::pair<Expr, Expr>> cases;
@@ -1322,14 +1345,26 @@ class SympyParser {
     if (is("RShift", 2)) return {floor_of(divide(args[0], power({2, 1}, args[1])))};
     if (is("Abs", 1)) return {max(integer(args[0]), -integer(args[0]))};
     if (is("Where", 3)) return {Expr::make(ExprOp::select, all())};
-    if (is("Eq", 2)) return {compare(ExprOp::eq, args[0], args[1])};
-    if (is("Ne", 2)) return {compare(ExprOp::ne, args[0], args[1])};
-    if (is("Lt", 2)) return {compare(ExprOp::lt, args[0], args[1])};
-    if (is("Le", 2)) return {compare(ExprOp::le, args[0], args[1])};
-    if (is("Gt", 2)) return {compare(ExprOp::lt, args[1], args[0])};
-    if (is("Ge", 2)) return {compare(ExprOp::le, args[1], args[0])};
+    if (is("Integer", 1)) return args[0];
+    if (is("Rational", 2)) return divide(args[0], args[1]);
+    if (is("Eq", 2) || is("Equality", 2)) return {compare(ExprOp::eq, args[0], args[1])};
+    if (is("Ne", 2) || is("Unequality", 2)) return {compare(ExprOp::ne, args[0], args[1])};
+    if (is("Lt", 2) || is("StrictLessThan", 2)) return {compare(ExprOp::lt, args[0], args[1])};
+    if (is("Le", 2) || is("LessThan", 2)) return {compare(ExprOp::le, args[0], args[1])};
+    if (is("Gt", 2) || is("StrictGreaterThan", 2)) return {compare(ExprOp::lt, args[1], args[0])};
+    if (is("Ge", 2) || is("GreaterThan", 2)) return {compare(ExprOp::le, args[1], args[0])};
     if (is("Not", 1)) return {Expr::make(ExprOp::not_, all())};
     if (!args.empty()) {
+      if (name == "Add") {
+        Ratio sum = args[0];
+        for (size_t i = 1; i < args.size(); ++i) sum = add(sum, args[i], 1);
+        return sum;
+      }
+      if (name == "Mul") {
+        Ratio product = args[0];
+        for (size_t i = 1; i < args.size(); ++i) product = multiply(product, args[i]);
+        return product;
+      }
       if (name == "Max") return {Expr::make(ExprOp::max, all())};
       if (name == "Min") return {Expr::make(ExprOp::min, all())};
       if (name == "And") return {Expr::make(ExprOp::and_, all())};
