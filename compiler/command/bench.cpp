@@ -1,0 +1,200 @@
+// nacre bench: how fast an artifact is in the real runtime.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "compiler/command/inputs.h"
+#include "compiler/command/model.h"
+#include "compiler/command/verbs.h"
+#include "compiler/support/error.h"
+#include "compiler/support/file.h"
+#include "compiler/support/npy.h"
+#include "compiler/support/print.h"
+#include "formats/writer.h"
+
+namespace nacre {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct BenchOptions {
+  std::string model;
+  std::string entry;
+  std::string inputs;
+  std::vector<std::string> shapes;
+  std::string output;
+  unsigned threads = 1;
+  double seconds = 2;
+  bool json = false;
+  bool profile = false;
+};
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// The process's own peak. getrusage would count the memory of whoever started this process, up to its exec.
+double peak_rss_mb() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    double kilobytes = 0;
+    if (word == "VmHWM:" && status >> kilobytes) return kilobytes / 1024;
+  }
+  fail(ErrorKind::environment, "/proc/self/status does not tell the peak memory");
+}
+
+struct Row {
+  std::string kernel;
+  std::string place;
+  double time_ms = 0;  // of one call
+  double share = 0;
+  double gflops = 0;  // a second
+  double gbytes = 0;  // a second
+};
+
+// One row for each command of the variant that ran, the most expensive first.
+std::vector<Row> profile_rows(const BenchOptions& options, const Session& session,
+                              std::uint32_t entry) {
+  const Buffer bytes = read_bytes(options.model);
+  const formats::Artifact artifact = formats::read_artifact(
+      {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  const formats::Variant& variant =
+      artifact.entries.at(entry).variants.at(nacre_session_variant(session.get()));
+  std::vector<Row> rows;
+  double total = 0;
+  for (std::uint32_t i = 0; i < variant.commands.size(); ++i) {
+    const formats::Command& command = variant.commands[i];
+    nacre_profile_record record{};
+    if (nacre_profile(session.get(), i, &record) != NACRE_OK || record.calls == 0) continue;
+    Row row;
+    row.kernel = command.kind == NACRE_COMMAND_call ? artifact.kernels.at(command.target).name
+                                                    : fmt::format("command {}", i);
+    for (const std::uint32_t number : command.provenances) {
+      const formats::Provenance& where = artifact.provenances.at(number);
+      row.place += fmt::format("{}{}:{}", row.place.empty() ? "" : " ", where.file, where.line);
+      if (row.place.size() > 60) break;
+    }
+    const double ns = static_cast<double>(record.time_ns) / static_cast<double>(record.calls);
+    row.time_ms = ns / 1e6;
+    row.gflops = ns > 0 ? static_cast<double>(record.flops) / ns : 0;
+    row.gbytes = ns > 0 ? static_cast<double>(record.bytes) / ns : 0;
+    total += row.time_ms;
+    rows.push_back(std::move(row));
+  }
+  for (Row& row : rows) row.share = total > 0 ? row.time_ms / total : 0;
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.time_ms > b.time_ms; });
+  return rows;
+}
+
+std::string profile_text(const std::vector<Row>& rows) {
+  Table table({"ms", "%", "GFLOP/s", "GB/s", "kernel", "line"});
+  for (const Row& row : rows)
+    table.add({fmt::format("{:.4f}", row.time_ms), fmt::format("{:.1f}", 100 * row.share),
+               row.gflops > 0 ? fmt::format("{:.1f}", row.gflops) : "-",
+               row.gbytes > 0 ? fmt::format("{:.1f}", row.gbytes) : "-", row.kernel, row.place});
+  return table.text();
+}
+
+double quantile(std::vector<double> values, double part) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1) + 0.5)];
+}
+
+int bench(const BenchOptions& options) {
+  auto start = Clock::now();
+  const Model model = Model::open(options.model);
+  nacre_session_options session_options{};
+  session_options.threads = options.threads;
+  session_options.profile = options.profile;
+  Session session(model, session_options);
+  const double load_ms = milliseconds_since(start);
+
+  const std::uint32_t entry = model.entry(options.entry);
+  Session::Call call = session.prepare(
+      entry, options.inputs.empty() ? random_inputs(model, entry, options.shapes)
+                                    : read_input_archive(options.inputs));
+  start = Clock::now();
+  session.run(call);
+  const double first_ms = milliseconds_since(start);
+  // Before anything else changes it: the first call's result from the initial state.
+  if (!options.output.empty()) {
+    if (call.outputs.empty()) fail(ErrorKind::user, "{} has no outputs to write", options.model);
+    write_npy(options.output, call.outputs[0]);
+  }
+
+  if (options.profile) nacre_profile_clear(session.get());
+  std::vector<double> times_ms;
+  const auto begin = Clock::now();
+  do {
+    start = Clock::now();
+    session.run(call);
+    times_ms.push_back(milliseconds_since(start));
+  } while (milliseconds_since(begin) < options.seconds * 1e3);
+  const double peak_mb = peak_rss_mb();
+
+  std::vector<Row> rows;
+  if (options.profile) rows = profile_rows(options, session, entry);
+  nacre_memory_info memory{};
+  nacre_session_memory(session.get(), &memory);
+  if (options.json) {
+    nlohmann::ordered_json json{{"load_ms", load_ms},
+                                {"first_ms", first_ms},
+                                {"peak_rss_mb", peak_mb},
+                                {"min_ms", quantile(times_ms, 0)},
+                                {"median_ms", quantile(times_ms, 0.5)},
+                                {"p99_ms", quantile(times_ms, 0.99)},
+                                {"threads", options.threads},
+                                {"arena_bytes", memory.arena_bytes},
+                                {"state_bytes", memory.state_bytes},
+                                {"times_ms", times_ms}};
+    for (const Row& row : rows)
+      json["profile"].push_back({{"kernel", row.kernel},
+                                 {"line", row.place},
+                                 {"time_ms", row.time_ms},
+                                 {"gflops", row.gflops},
+                                 {"gbytes", row.gbytes}});
+    fmt::print("{}\n", json.dump());
+    return 0;
+  }
+  fmt::print("latency  min {:.4f} ms, median {:.4f} ms, p99 {:.4f} ms ({} calls, {} thread{})\n",
+             quantile(times_ms, 0), quantile(times_ms, 0.5), quantile(times_ms, 0.99),
+             times_ms.size(), options.threads, options.threads == 1 ? "" : "s");
+  fmt::print("load     {:.3f} ms, first call {:.3f} ms\n", load_ms, first_ms);
+  fmt::print("memory   peak {:.1f} MB; arena {} bytes, state {} bytes\n", peak_mb,
+             grouped(static_cast<std::int64_t>(memory.arena_bytes)),
+             grouped(static_cast<std::int64_t>(memory.state_bytes)));
+  if (options.profile) fmt::print("\n{}", profile_text(rows));
+  return 0;
+}
+
+}  // namespace
+
+Action add_bench(CLI::App& app) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* verb = app.add_subcommand("bench", "measure an artifact: latency, load time, memory");
+  verb->add_option("model", options->model, "the artifact")->required()->type_name("MODEL.nacre");
+  verb->add_option("--threads", options->threads, "default: 1")->check(CLI::Range(1, 1024));
+  verb->add_option("--seconds", options->seconds, "how long to measure; default: 2")
+      ->check(CLI::NonNegativeNumber);
+  auto* inputs = verb->add_option("--inputs", options->inputs,
+                                  "inputs, in the archive's order; default: random ones")
+                     ->type_name("FILE.npz");
+  verb->add_option("--shape", options->shapes,
+                   "shape of a random input, `1,3,224,224` or `0=1,3,224,224`; once for each")
+      ->type_name("SHAPE")
+      ->take_all()
+      ->excludes(inputs);
+  verb->add_option("--output", options->output, "write the first output of the first call")
+      ->type_name("FILE.npy");
+  verb->add_option("--entry", options->entry, "which entry of the artifact; default: the first");
+  verb->add_flag("--json", options->json, "one JSON object on standard output");
+  verb->add_flag("--profile", options->profile, "time, GFLOP/s and GB/s of each kernel");
+  return [options] { return bench(*options); };
+}
+
+}  // namespace nacre

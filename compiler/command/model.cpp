@@ -1,0 +1,159 @@
+#include "compiler/command/model.h"
+
+#include <cstring>
+
+#include "compiler/support/error.h"
+
+namespace nacre {
+namespace {
+
+ErrorKind kind_of(nacre_status status) {
+  switch (status) {
+    case NACRE_IO_ERROR:
+    case NACRE_BAD_ARTIFACT:
+    case NACRE_GUARD_MISS:
+    case NACRE_DATA_ERROR:
+    case NACRE_NOT_FOUND:
+      return ErrorKind::user;
+    case NACRE_UNSUPPORTED_VERSION:
+    case NACRE_MISSING_IMPORT:
+      return ErrorKind::unsupported;
+    case NACRE_UNSUPPORTED_DEVICE:
+    case NACRE_OUT_OF_MEMORY:
+    case NACRE_THREAD_ERROR:
+      return ErrorKind::environment;
+    default:
+      return ErrorKind::internal;
+  }
+}
+
+HostTensor copy_of(const HostTensor& tensor) {
+  std::byte* bytes = nullptr;
+  HostTensor copy = make_tensor(tensor.dtype, tensor.shape, &bytes);
+  if (tensor.size_bytes) std::memcpy(bytes, tensor.data.get(), tensor.size_bytes);
+  return copy;
+}
+
+std::vector<nacre_tensor> arguments(const std::vector<HostTensor>& tensors) {
+  std::vector<nacre_tensor> list;
+  for (const HostTensor& tensor : tensors)
+    list.push_back({const_cast<std::byte*>(tensor.data.get()), tensor.shape.data(), nullptr,
+                    static_cast<std::uint32_t>(tensor.shape.size()),
+                    static_cast<std::uint32_t>(tensor.dtype)});
+  return list;
+}
+
+}  // namespace
+
+void require(nacre_status status, const std::string& message) {
+  if (status == NACRE_OK) return;
+  fail(kind_of(status), "{}", message.empty() ? nacre_status_text(status) : message);
+}
+
+Model Model::open(const std::filesystem::path& path, bool verify_data) {
+  Model model;
+  model.name_ = path.string();
+  nacre_open_options options{};
+  options.verify_data = verify_data;
+  nacre_model* opened = nullptr;
+  nacre_error error{};
+  const nacre_status status = nacre_model_open(path.c_str(), &options, &opened, &error);
+  const std::string reason = error.message;
+  require(status, reason.find(model.name_) == std::string::npos ? model.name_ + ": " + reason : reason);
+  model.model_.reset(opened);
+  return model;
+}
+
+Model Model::open(const void* bytes, std::size_t size_bytes, std::string name) {
+  Model model;
+  model.name_ = std::move(name);
+  nacre_model* opened = nullptr;
+  nacre_error error{};
+  const nacre_status status = nacre_model_open_memory(bytes, size_bytes, nullptr, &opened, &error);
+  require(status, model.name_ + ": " + error.message);
+  model.model_.reset(opened);
+  return model;
+}
+
+std::uint32_t Model::entry(const std::string& entry_name) const {
+  std::uint32_t number = 0;
+  if (!entry_name.empty() && nacre_entry_find(get(), entry_name.c_str(), &number) != NACRE_OK) {
+    std::string names;
+    for (std::uint32_t i = 0; i < nacre_entry_count(get()); ++i)
+      names += (i ? ", " : "") + std::string(nacre_entry_name(get(), i));
+    fail(ErrorKind::user, "{} has no entry '{}'; it has {}", name_, entry_name, names);
+  }
+  return number;
+}
+
+std::uint32_t Model::input_count(std::uint32_t entry) const {
+  return nacre_input_count(get(), entry);
+}
+
+std::uint32_t Model::output_count(std::uint32_t entry) const {
+  return nacre_output_count(get(), entry);
+}
+
+nacre_tensor_info Model::input(std::uint32_t entry, std::uint32_t index) const {
+  nacre_tensor_info info{};
+  require(nacre_input_info(get(), entry, index, &info), "");
+  return info;
+}
+
+nacre_tensor_info Model::output(std::uint32_t entry, std::uint32_t index) const {
+  nacre_tensor_info info{};
+  require(nacre_output_info(get(), entry, index, &info), "");
+  return info;
+}
+
+nacre_dim Model::input_dim(std::uint32_t entry, std::uint32_t input, std::uint32_t dim) const {
+  nacre_dim result{};
+  require(nacre_input_dim(get(), entry, input, dim, &result), "");
+  return result;
+}
+
+Session::Session(const Model& model, const nacre_session_options& options) : model_(&model) {
+  nacre_session* made = nullptr;
+  const nacre_status status = nacre_session_make(model.get(), &options, nullptr, 0, &made);
+  require(status, model.name() + ": cannot make a session: " + nacre_status_text(status));
+  session_.reset(made);
+}
+
+Session::Call Session::prepare(std::uint32_t entry, const std::vector<HostTensor>& inputs) {
+  const std::uint32_t count = model_->input_count(entry);
+  if (inputs.size() != count)
+    fail(ErrorKind::user, "{} takes {} input{}, {} given", model_->name(), count,
+         count == 1 ? "" : "s", inputs.size());
+  Call call;
+  call.entry = entry;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    call.inputs.push_back(copy_of(inputs[i]));
+    if (inputs[i].dtype == NACRE_u16 && model_->input(entry, i).dtype == NACRE_bf16)
+      call.inputs.back().dtype = NACRE_bf16;
+  }
+  const std::vector<nacre_tensor> list = arguments(call.inputs);
+  require(nacre_session_prepare(get(), entry, list.data(), count), nacre_session_message(get()));
+  for (std::uint32_t i = 0; i < model_->output_count(entry); ++i) {
+    const nacre_tensor_info info = model_->output(entry, i);
+    const std::int64_t* shape = nacre_output_shape(get(), i);
+    call.outputs.push_back(make_tensor(static_cast<nacre_dtype>(info.dtype),
+                                       std::vector<std::int64_t>(shape, shape + info.rank), nullptr));
+    check(call.outputs.back().size_bytes == nacre_output_size_bytes(get(), i),
+          "output {} has {} bytes, its shape says {}", i, nacre_output_size_bytes(get(), i),
+          call.outputs.back().size_bytes);
+  }
+  return call;
+}
+
+void Session::run(Call& call) {
+  const std::vector<nacre_tensor> list = arguments(call.inputs);
+  std::vector<nacre_buffer> outputs;
+  for (const HostTensor& output : call.outputs)
+    outputs.push_back({const_cast<std::byte*>(output.data.get()), output.size_bytes});
+  const nacre_status status =
+      nacre_run(get(), call.entry, list.data(), static_cast<std::uint32_t>(list.size()),
+                outputs.data(), static_cast<std::uint32_t>(outputs.size()));
+  require(status, nacre_session_message(get()));
+}
+
+}  // namespace nacre

@@ -1,0 +1,43 @@
+// The seam between the compiler and the part of it that holds Clang and lld. That part is a shared object
+// of its own (libnacre_toolchain.so), loaded when the first kernel has to be compiled: a command that
+// compiles nothing starts without LLVM, and LLVM's symbols stay apart from libtorch's.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nacre {
+
+struct CompileJob {
+  std::string name;                // of the kernel; names the source file in diagnostics
+  std::string text;                // C++
+  std::vector<std::string> flags;  // of `clang -cc1`, without input and output
+  // Every file that the source may include, by the name in its #include.
+  std::vector<std::pair<std::string, std::string>> headers;
+};
+
+struct LinkJob {
+  std::vector<std::string> objects;  // ELF, in the order in which they are laid out
+  std::vector<std::string> flags;    // of ld.lld, without inputs and output
+};
+
+// `bytes` is an ELF object or image; a failure has no bytes and says why in `error`.
+struct ToolResult {
+  std::string bytes;
+  std::string error;
+};
+
+// Functions of the module. Both may be called from several threads; links run one at a time.
+struct ToolchainModule {
+  int version;            // kToolchainVersion of the build
+  const char* toolchain;  // name and version of the compiler, part of every cache key
+  ToolResult (*compile)(const CompileJob& job);
+  ToolResult (*link)(const LinkJob& job);
+};
+
+inline constexpr int kToolchainVersion = 1;
+
+}  // namespace nacre
+
+extern "C" const nacre::ToolchainModule* nacre_toolchain_module();
