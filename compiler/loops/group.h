@@ -98,6 +98,12 @@ struct Nest {
 
 enum class ContractionKind : uint8_t { matmul, conv, conv_transpose, attention, lstm, gru };
 
+// Which tile of the kernel library computes a contraction; chosen with the layout (layout/choose.h).
+//   generic: none, plain loop nests        packed: a matrix product with packed weights (or a convolution over channels-last
+//   images with packed weights, or a recurrent layer)        direct: both operands are activations, or attention
+//   planar: a convolution that reads channels which lie apart        depthwise: one filter a channel
+enum class ContractionForm : uint8_t { undecided, generic, packed, direct, planar, depthwise };
+
 // An operand of a contraction: the element that it contributes, as a function of the contraction's loop variables.
 struct Operand {
   BufferId buffer = -1;
@@ -125,6 +131,8 @@ struct Contraction {
   double scale = 1;                    // attention
   bool causal = false;                 // attention: row s sees t <= s
   bool reverse = false;                // lstm, gru
+  ContractionForm form = ContractionForm::undecided;
+  int panel_vectors = 0;               // packed, planar: vectors a panel of packed weights
   std::vector<BufferId> results;       // lstm, gru: y, h[, c], written by the contraction itself; the others hand each
                                        // result to the epilogue, which stores it
   Provenance where;

@@ -1,0 +1,33 @@
+// Where an element lies: index expressions and layouts -> one integer expression, in elements.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/loops/group.h"
+
+namespace nacre {
+
+// Strides in elements by logical dim.
+std::vector<Expr> strides_of(const Buffer& buffer);
+
+// Elements of the buffer.
+Expr elements_of(const Buffer& buffer);
+
+// The simplified address of buffer[at].
+Expr address(const Buffer& buffer, const std::vector<Expr>& at, const Facts& facts);
+
+// e(var + 1) - e(var), if that does not depend on `var`: the stride of e in var; 0 if e does not contain it.
+std::optional<Expr> coefficient(const Expr& e, const std::string& var, const Facts& facts);
+
+// `e` with `var` = 0: the part of an affine expression that does not move with it.
+Expr without(const Expr& e, const std::string& var, const Facts& facts);
+
+// A typical value: symbols at their hints (16 where none is known), loop variables at 0.
+int64_t typical(const Expr& e, const Facts& symbols);
+
+// C++ of an expression, over i64 variables named as its symbols.
+std::string cpp(const Expr& e, const Facts& facts);
+
+}  // namespace nacre

@@ -1,0 +1,30 @@
+// One group -> one kernel: the text of a C++ function and what the program needs to know to call it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/loops/group.h"
+#include "targets/target.h"
+
+namespace nacre {
+
+struct KernelSource {
+  std::string name;               // of the group; not unique
+  std::string comment;            // where it came from: operators and Python lines
+  std::string body;               // from the opening brace on; equal bodies are one kernel
+  std::vector<BufferId> buffers;  // in the order of nacre_kernel_args::buffers
+  Expr scratch_bytes = 0;         // of each thread
+  Expr flops = 0, bytes = 0;      // of one call, for profiles
+  bool serial = false;            // one thread only
+  bool team = false;              // uses the barrier inside
+  std::vector<Provenance> where;  // a data error's `which` is an index into it
+
+  // The whole file for Clang, the function under `symbol`.
+  std::string text(const std::string& symbol) const;
+};
+
+// The symbols of the program are the first expression nodes, in their order in `program.symbols`.
+KernelSource emit_kernel(const LoopProgram& program, const Group& group, const Target& target);
+
+}  // namespace nacre

@@ -1,0 +1,60 @@
+// Indented text of a kernel, and the names in it.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/kernel.h"
+
+namespace nacre {
+
+class Writer {
+ public:
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    text_.append(static_cast<size_t>(indent_) * 2, ' ');
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    text_ += '\n';
+  }
+  // A line that opens a block, and one that closes it.
+  template <class... Args>
+  void open(fmt::format_string<Args...> format, Args&&... args) {
+    line(format, std::forward<Args>(args)...);
+    ++indent_;
+  }
+  void close(const char* text = "}") {
+    --indent_;
+    line("{}", text);
+  }
+  void in() { ++indent_; }
+  void out() { --indent_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  int indent_ = 1;
+};
+
+// What all parts of a kernel under construction share.
+struct KernelContext {
+  const LoopProgram& program;
+  const Group& group;
+  const Target& target;
+  KernelSource kernel;
+  Writer out;
+  std::map<BufferId, std::string> pointers;
+
+  // The C++ name of the buffer's pointer; the first use makes it an argument of the kernel (a local buffer gets scratch).
+  std::string pointer(BufferId buffer);
+  // The position of `where` in the kernel's provenances, added if it is new.
+  int provenance(const Provenance& where);
+};
+
+// The C++ type of an element in memory, and of a scalar in registers.
+std::string storage_type(nacre_dtype dtype);
+std::string scalar_type(nacre_dtype dtype);
+
+}  // namespace nacre
