@@ -28,6 +28,6 @@ struct AlignedAllocator {
   }
 };
 
-using Buffer = std::vector<std::byte, AlignedAllocator<std::byte>>;
+using AlignedBytes = std::vector<std::byte, AlignedAllocator<std::byte>>;
 
 }  // namespace nacre

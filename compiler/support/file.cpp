@@ -97,7 +97,7 @@ void write_all(const Descriptor& file, std::string_view bytes, const fs::path& p
 
 std::string read_file(const fs::path& path) { return read_all<std::string>(path); }
 
-Buffer read_bytes(const fs::path& path) { return read_all<Buffer>(path); }
+AlignedBytes read_bytes(const fs::path& path) { return read_all<AlignedBytes>(path); }
 
 void write_file(const fs::path& path, std::string_view bytes) {
   struct stat info {};

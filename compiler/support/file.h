@@ -13,7 +13,7 @@
 namespace nacre {
 
 std::string read_file(const std::filesystem::path& path);
-Buffer read_bytes(const std::filesystem::path& path);
+AlignedBytes read_bytes(const std::filesystem::path& path);
 
 // Writes beside `path` and renames, so that a reader sees the old file or the whole new one, and a
 // full disk leaves the old one. A path that is no regular file (a pipe, a device) is written

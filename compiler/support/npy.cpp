@@ -253,7 +253,7 @@ void write_npy(const std::filesystem::path& path, const HostTensor& tensor) {
 }
 
 std::vector<std::pair<std::string, HostTensor>> read_npz(const std::filesystem::path& path) {
-  const Buffer bytes = read_bytes(path);
+  const AlignedBytes bytes = read_bytes(path);
   const auto refuse = [&](std::string_view why) {
     fail(ErrorKind::user, "{} is not a readable .npz file: {}", path.string(), why);
   };
@@ -280,7 +280,7 @@ std::vector<std::pair<std::string, HostTensor>> read_npz(const std::filesystem::
     if (!file) refuse(zip_strerror(archive.get()));
     // The stated size is not to be trusted with an allocation: deflate reaches about 1:1000.
     if (info.size > 1032 * (info.comp_size + 64)) refuse("an entry states an impossible size");
-    Buffer content(info.size);
+    AlignedBytes content(info.size);
     zip_uint64_t filled = 0;
     while (filled < info.size) {
       const zip_int64_t got = zip_fread(file.get(), content.data() + filled, info.size - filled);
