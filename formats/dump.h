@@ -1,0 +1,17 @@
+// An artifact as text and as JSON: what `nacre inspect` prints.
+#pragma once
+
+#include <string>
+
+#include "formats/writer.h"
+
+namespace nacre::formats {
+
+// `bytes` as in read_artifact. The text has one line per command, slot and guard record; numbers in
+// it are those of the format, so that parts can be found in each other.
+std::string dump_text(std::span<const uint8_t> bytes);
+
+// The same as one JSON object.
+std::string dump_json(std::span<const uint8_t> bytes);
+
+}  // namespace nacre::formats

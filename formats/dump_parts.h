@@ -1,0 +1,28 @@
+// What both dumps need: names of the format's numbers, and words. For dump.cpp and dump_json.cpp
+// only.
+#pragma once
+
+#include <string>
+
+#include "formats/verify.h"
+#include "formats/words.h"
+#include "formats/writer.h"
+
+namespace nacre::formats {
+
+// A verified file in both of its forms: structs to walk, views for words.
+struct Dump {
+  Artifact artifact;
+  nacre_container container;
+};
+Dump open_dump(std::span<const uint8_t> bytes);
+
+std::string command_name(nacre_command_kind kind);
+std::string slot_name(const Slot& slot);  // "input 0", "arena"
+std::string size_words(const nacre_words& words, Size size);
+std::string guard_words(const nacre_words& words, const Guard& guard);  // with the input's name
+std::string features_words(uint64_t features);
+std::string tensor_words(const nacre_words& words, const Tensor& tensor);  // f32[s0, 64]
+std::string line_words(const Provenance& provenance);  // model.py:41 encoder.fc aten.linear
+
+}  // namespace nacre::formats
