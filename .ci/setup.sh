@@ -129,24 +129,27 @@ nacre_setup_python() {
   export NACRE_PYTHON
 }
 
-# The folder of torch's package, from the file system alone: importing torch takes seconds.
-nacre_torch_folder() {
-  "$NACRE_PYTHON" -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])'
-}
-
+# nacre_setup_build [FOLDER] [-DOPTION=...] [TARGET ...]: configures where something changed, then builds.
 nacre_setup_build() {
-  local folder=${1:-$NACRE_BUILD} jobs
+  local folder=${1:-$NACRE_BUILD} argument wanted options=() targets=()
   shift || true
-  jobs=$(nproc)
-  if [ ! -e "$folder/build.ninja" ] || [ $# -gt 0 ]; then
+  for argument in "$@"; do
+    case $argument in
+      -D*) options+=("$argument") ;;
+      *) targets+=("$argument") ;;
+    esac
+  done
+  options=(-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache
+    "-DPython3_EXECUTABLE=$NACRE_PYTHON" "${options[@]}")
+  wanted="${options[*]}"
+  if [ ! -e "$folder/build.ninja" ] || [ "$(cat "$folder/.options" 2>/dev/null)" != "$wanted" ]; then
     nacre_say "configuring $folder"
-    nacre_quietly cmake -G Ninja -S "$NACRE_ROOT" -B "$folder" -DCMAKE_BUILD_TYPE=Release \
-      -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
-      "-DPython3_EXECUTABLE=$NACRE_PYTHON" "-DTorch_DIR=$(nacre_torch_folder)/share/cmake/Torch" "$@" ||
+    nacre_quietly cmake -G Ninja -S "$NACRE_ROOT" -B "$folder" "${options[@]}" ||
       { nacre_fail "cmake cannot configure $folder"; return 1; }
+    printf '%s' "$wanted" >"$folder/.options"
   fi
   nacre_say "building $folder"
-  ninja -C "$folder" -j "$jobs" >&2 || { nacre_fail "the build failed"; return 1; }
+  ninja -C "$folder" -j "$(nproc)" "${targets[@]}" >&2 || { nacre_fail "the build failed"; return 1; }
 }
 
 nacre_setup() {
