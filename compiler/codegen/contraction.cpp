@@ -1,0 +1,238 @@
+#include "compiler/codegen/contraction.h"
+
+#include "compiler/codegen/address.h"
+#include "compiler/codegen/nest.h"
+#include "compiler/support/error.h"
+
+namespace nacre {
+
+namespace {
+
+Facts facts_with(const LoopProgram& program, const std::vector<LoopVar>& loops) {
+  Group group;
+  group.outer = loops;
+  return facts_in(program, group, Nest{});
+}
+
+// `C<56>{}` for a constant, an i64 otherwise: a size or stride as the kernel library takes it.
+std::string size(const Expr& e, const Facts& facts) {
+  if (auto n = e.constant()) return fmt::format("C<{}>{{}}", *n);
+  return fmt::format("i64({})", cpp(e, facts));
+}
+
+Expr half_l2(const Target& target, int64_t divisor) { return Expr(static_cast<int64_t>(target.l2_bytes) / divisor); }
+
+struct Emitter {
+  KernelContext& k;
+  const Contraction& c;
+  const Nest& epilogue;
+  Facts facts;
+  std::vector<LoopVar> kept;  // loops of the result
+
+  explicit Emitter(KernelContext& context)
+      : k(context), c(*context.group.contraction), epilogue(context.group.nests[0]), facts(facts_with(context.program, c.loops)) {
+    kept.assign(c.loops.begin(), c.loops.end() - c.reduced);
+  }
+
+  std::string sized(const Expr& e) const { return size(simplify(e, facts), facts); }
+  std::string text(const Expr& e) const { return cpp(simplify(e, facts), facts); }
+
+  Strided view(size_t operand, const std::vector<LoopVar>& all, const std::vector<std::string>& along) const {
+    auto found = strided(k.program, c.operands[operand], all, along);
+    check(found.has_value(), "operand {} of {} is not affine", operand, k.group.name);
+    return *found;
+  }
+
+  std::string at(size_t operand, const Expr& base) {
+    const std::string p = k.pointer(c.operands[operand].buffer);
+    const Expr b = simplify(base, facts);
+    return b.is(0) ? p : fmt::format("{} + {}", p, text(b));
+  }
+
+  // `names`: the variables of the lambda, which are those of the epilogue's loops.
+  void lambda(const std::vector<std::string>& names, const std::string& vector, const char* end) {
+    std::string parameters;
+    for (const std::string& name : names) parameters += fmt::format("i64 {}, ", name);
+    k.out.open("[&]({}vf value, int lanes) NACRE_LAMBDA {{", parameters);
+    for (const std::string& name : names) k.out.line("(void){};", name);
+    NestEmitter(k, epilogue, {}).emit_epilogue(vector);
+    k.out.close(fmt::format("}}{}", end).c_str());
+  }
+
+  void matmul();
+  void conv(bool transposed);
+  void attention();
+  void recurrent();
+};
+
+void Emitter::matmul() {
+  const size_t rank = kept.size();
+  const LoopVar m = kept[rank - 2], n = kept[rank - 1], kk = c.loops.back();
+  const std::vector<LoopVar> batch(kept.begin(), kept.end() - 2);
+  const std::string em = epilogue.loops[rank - 2].name, en = epilogue.loops[rank - 1].name;
+  const Strided a = view(0, c.loops, {m.name, kk.name});
+  const bool packed = c.form == ContractionForm::packed;
+  const Strided b = packed ? Strided{} : view(1, c.loops, {kk.name, n.name});
+  const std::string b_text = packed ? k.pointer(c.operands[1].buffer) : "";
+
+  Expr batches = 1;
+  for (const LoopVar& loop : batch) batches = batches * loop.extent;
+  const bool batched = !batches.is(1);
+  std::string thread = "thread", threads = "threads";
+  if (batched) {
+    // Whole products for each thread where there are enough of them; else all threads work on each.
+    const bool by_batch = !batches.constant() || *batches.constant() >= 4;
+    if (by_batch) {
+      k.out.line("const Range range = split({}, thread, threads);", text(batches));
+      thread = "0", threads = "1";
+    }
+    k.out.open("for (i64 p = {}; p < {}; ++p) {{", by_batch ? "range.begin" : "0", by_batch ? "range.end" : text(batches));
+    Expr step = 1;
+    std::vector<std::string> lines;
+    for (size_t i = batch.size(); i-- > 0;) {
+      const std::string value = i == 0 ? fmt::format("p / {}", text(step)) : fmt::format("p / {} % {}", text(step), text(batch[i].extent));
+      lines.push_back(fmt::format("[[maybe_unused]] const i64 {} = {};", batch[i].name, value));
+      if (epilogue.loops[i].name != batch[i].name)
+        lines.push_back(fmt::format("[[maybe_unused]] const i64 {} = {};", epilogue.loops[i].name, value));
+      step = step * batch[i].extent;
+    }
+    for (const std::string& line : lines) k.out.line("{}", line);
+  } else {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      k.out.line("[[maybe_unused]] const i64 {} = 0;", batch[i].name);
+      if (epilogue.loops[i].name != batch[i].name) k.out.line("[[maybe_unused]] const i64 {} = 0;", epilogue.loops[i].name);
+    }
+  }
+  if (packed) {
+    k.kernel.scratch_bytes = half_l2(k.target, 4);
+    k.out.line("gemm<{}>({}, {}, {}, {}, {}, {}, {}, scratch, {}, {},", c.panel_vectors, sized(m.extent), sized(n.extent), sized(kk.extent),
+               at(0, a.base), sized(a.strides[0]), sized(a.strides[1]), b_text, thread, threads);
+  } else {
+    const int nv = k.target.max_panel_vectors();
+    const Expr nr = nv * k.target.vector_floats();
+    const Expr one = kk.extent * nr, all = ceildiv(n.extent, nr) * nr * kk.extent;
+    k.kernel.scratch_bytes = simplify(4 * max(one, min(all, half_l2(k.target, 10) + one)), facts);
+    const std::string nv_text = n.extent.constant() ? fmt::format("default_nv({})", *n.extent.constant()) : std::to_string(k.target.panel_vectors(1 << 20));
+    k.out.line("gemm_ab<{}>({}, {}, {}, {}, {}, {}, {}, {}, {}, scratch, {}, {},", nv_text, sized(m.extent), sized(n.extent),
+               sized(kk.extent), at(0, a.base), sized(a.strides[0]), sized(a.strides[1]), at(1, b.base), sized(b.strides[0]),
+               sized(b.strides[1]), thread, threads);
+  }
+  k.out.in();
+  lambda({em, en}, en, ");");
+  k.out.out();
+  if (batched) k.out.close();
+}
+
+void Emitter::conv(bool transposed) {
+  const std::vector<LoopVar>& xs = c.operand_loops[0];  // n, c, spatial...
+  const size_t spatial = xs.size() - 2;
+  check(spatial == 1 || spatial == 2, "a convolution of {} dimensions has no tile", spatial);
+  std::vector<std::string> along;
+  for (const LoopVar& loop : xs) along.push_back(loop.name);
+  const Strided x = view(0, xs, along);
+  const bool flat = spatial == 1;
+  auto dim = [&](const std::vector<Expr>& v, size_t i, Expr missing) {  // i: 0 height, 1 width
+    if (flat) return i == 0 ? missing : v[0];
+    return v[i];
+  };
+  auto extent = [&](const std::vector<LoopVar>& loops, size_t first, size_t i) { return flat ? (i == 0 ? Expr(1) : loops[first].extent) : loops[first + i].extent; };
+  const Expr groups = c.groups;
+  const Expr ic = floordiv(xs[1].extent, groups), oc = floordiv(kept[1].extent, groups);
+  const std::vector<LoopVar>& ws = c.operand_loops[1];
+  const Expr sh = flat ? Expr(0) : x.strides[2], sw = flat ? x.strides[2] : x.strides[3];
+
+  std::string fields = fmt::format(".batch = {}, .h = {}, .w = {}, ", sized(xs[0].extent), sized(extent(xs, 2, 0)), sized(extent(xs, 2, 1)));
+  if (c.form == ContractionForm::depthwise)
+    fields += fmt::format(".c = {}, ", sized(xs[1].extent));
+  else
+    fields += fmt::format(".ic = {}, .oc = {}, .groups = {}, ", sized(ic), sized(oc), sized(groups));
+  fields += fmt::format(".kh = {}, .kw = {}, .stride_h = {}, .stride_w = {}, .pad_h = {}, .pad_w = {}, .dilation_h = {}, .dilation_w = {}, ",
+                        sized(extent(ws, 2, 0)), sized(extent(ws, 2, 1)), sized(dim(c.stride, 0, 1)), sized(dim(c.stride, 1, 1)),
+                        sized(dim(c.padding, 0, 0)), sized(dim(c.padding, 1, 0)), sized(dim(c.dilation, 0, 1)), sized(dim(c.dilation, 1, 1)));
+  fields += fmt::format(".oh = {}, .ow = {}, .sn = {}, .sh = {}, .sw = {}", sized(extent(kept, 2, 0)), sized(extent(kept, 2, 1)), sized(x.strides[0]),
+                        sized(sh), sized(sw));
+
+  // The lambda's variables, in the library's order.
+  const std::string n = epilogue.loops[0].name, o = epilogue.loops[1].name, last = epilogue.loops.back().name;
+  const std::string first = flat ? "height" : epilogue.loops[2].name;
+  const std::string in = at(0, x.base), weights = k.pointer(c.operands[1].buffer);
+  switch (c.form) {
+    case ContractionForm::depthwise:
+      k.out.line("depthwise(Depthwise{{{}}}, {}, {}, thread, threads,", fields, in, weights);
+      break;
+    case ContractionForm::planar: {
+      const Expr row = ((extent(kept, 2, 1) - 1) * dim(c.stride, 1, 1) + (extent(ws, 2, 1) - 1) * dim(c.dilation, 1, 1) + 1) * ic;
+      const Expr band = row * ((extent(ws, 2, 0) - 1) * dim(c.dilation, 0, 1) + 1);
+      k.kernel.scratch_bytes = simplify(4 * (max(half_l2(k.target, 32), band) + 48), facts);
+      k.out.line("conv_planar<{}>(Conv{{{}}}, {}, {}, {}, scratch, thread, threads,", c.panel_vectors, fields, text(x.strides[1]), in, weights);
+      break;
+    }
+    default: {
+      k.kernel.scratch_bytes = simplify(4 * (ceildiv(ic, 16) * 16), facts);
+      const bool pointwise = !transposed && groups.is(1) && ws.size() >= 3 && extent(ws, 2, 0).is(1) && extent(ws, 2, 1).is(1) &&
+                             dim(c.stride, 0, 1).is(1) && dim(c.stride, 1, 1).is(1) && dim(c.padding, 0, 0).is(0) && dim(c.padding, 1, 0).is(0);
+      const Expr pixels = extent(kept, 2, 0) * extent(kept, 2, 1);
+      const bool one_stride = simplify(sh - sw * extent(xs, 2, 1), facts).is(0) || flat || extent(xs, 2, 0).is(1);
+      const bool one_batch = xs[0].extent.is(1) || simplify(x.strides[0] - sw * extent(xs, 2, 0) * extent(xs, 2, 1), facts).is(0);
+      if (pointwise && one_stride && one_batch) {
+        // A matrix product over all pixels of all images.
+        k.kernel.scratch_bytes = half_l2(k.target, 4);
+        k.out.line("gemm<{}>({}, {}, {}, {}, {}, {}, {}, scratch, thread, threads,", c.panel_vectors, sized(xs[0].extent * pixels), sized(oc), sized(ic), in,
+                   sized(sw), sized(x.strides[1]), weights);
+        k.out.in();
+        k.out.open("[&](i64 pixel, i64 {}, vf value, int lanes) NACRE_LAMBDA {{", o);
+        k.out.line("[[maybe_unused]] const i64 {} = pixel / {};", n, text(pixels));
+        if (!flat) k.out.line("[[maybe_unused]] const i64 {} = pixel / {} % {};", first, text(extent(kept, 2, 1)), text(extent(kept, 2, 0)));
+        k.out.line("[[maybe_unused]] const i64 {} = pixel % {};", last, text(extent(kept, 2, 1)));
+        NestEmitter(k, epilogue, {}).emit_epilogue(o);
+        k.out.close("});");
+        k.out.out();
+        return;
+      }
+      k.out.line("{}<{}>(Conv{{{}}}, {}, {}, scratch, thread, threads,", transposed ? "conv_transposed" : "conv", c.panel_vectors, fields, in, weights);
+    }
+  }
+  k.out.in();
+  lambda({n, first, last, o}, o, ");");
+  k.out.out();
+}
+
+}  // namespace
+
+std::optional<Strided> strided(const LoopProgram& program, const Operand& operand, const std::vector<LoopVar>& all,
+                               const std::vector<std::string>& along) {
+  const Facts facts = facts_with(program, all);
+  Strided result;
+  result.base = address(program[operand.buffer], operand.at, facts);
+  for (const std::string& name : along) {
+    auto stride = coefficient(result.base, name, facts);
+    if (!stride) return std::nullopt;
+    for (const LoopVar& loop : all)
+      if (stride->symbols().contains(loop.name)) return std::nullopt;
+    result.strides.push_back(*stride);
+  }
+  for (const std::string& name : along) result.base = without(result.base, name, facts);
+  return result;
+}
+
+bool epilogue_fits(const LoopProgram& program, const Group& group, const Target& target) {
+  KernelContext context{program, group, target, {}, {}, {}};
+  const Nest& nest = group.nests[0];
+  const bool conv = group.contraction->kind == ContractionKind::conv || group.contraction->kind == ContractionKind::conv_transpose;
+  const std::string vector = conv ? nest.loops[1].name : nest.loops.back().name;
+  return NestEmitter(context, nest, {}).epilogue_fits(vector);
+}
+
+void emit_contraction(KernelContext& context) {
+  Emitter e(context);
+  switch (e.c.kind) {
+    case ContractionKind::matmul: e.matmul(); break;
+    case ContractionKind::conv: e.conv(false); break;
+    case ContractionKind::conv_transpose: e.conv(true); break;
+    case ContractionKind::attention: e.attention(); break;
+    case ContractionKind::lstm:
+    case ContractionKind::gru: e.recurrent(); break;
+  }
+}
+
+}  // namespace nacre

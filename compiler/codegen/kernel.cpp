@@ -1,0 +1,187 @@
+#include "compiler/codegen/kernel.h"
+
+#include <algorithm>
+
+#include "compiler/codegen/address.h"
+#include "compiler/codegen/contraction.h"
+#include "compiler/codegen/nest.h"
+#include "compiler/support/error.h"
+
+namespace nacre {
+
+std::string storage_type(nacre_dtype dtype) {
+  switch (dtype) {
+    case NACRE_bool_: return "bool";
+    case NACRE_u8: return "uint8_t";
+    case NACRE_i8: return "int8_t";
+    case NACRE_i16: return "int16_t";
+    case NACRE_i32: return "int32_t";
+    case NACRE_i64: return "i64";
+    case NACRE_u16: case NACRE_bf16: return "uint16_t";
+    case NACRE_u32: return "uint32_t";
+    case NACRE_u64: return "uint64_t";
+    case NACRE_f16: return "_Float16";
+    case NACRE_f32: return "float";
+    case NACRE_f64: return "double";
+    default: fail(ErrorKind::unsupported, "tensors of {} have no kernels yet", nacre_dtype_name(dtype));
+  }
+}
+
+std::string scalar_type(nacre_dtype dtype) {
+  return dtype == NACRE_f16 || dtype == NACRE_bf16 ? "float" : storage_type(dtype);
+}
+
+std::string KernelContext::pointer(BufferId id) {
+  auto found = pointers.find(id);
+  if (found != pointers.end()) return found->second;
+  check(program[id].kind != BufferKind::local, "local buffer {} has no place", program[id].name);
+  const std::string name = "b" + std::to_string(kernel.buffers.size());
+  kernel.buffers.push_back(id);
+  return pointers[id] = name;
+}
+
+int KernelContext::provenance(const Provenance& where) {
+  auto same = [&](const Provenance& p) { return p.op == where.op && p.file == where.file && p.line == where.line && p.module == where.module; };
+  auto found = std::find_if(kernel.where.begin(), kernel.where.end(), same);
+  if (found == kernel.where.end()) found = kernel.where.insert(kernel.where.end(), where);
+  return static_cast<int>(found - kernel.where.begin());
+}
+
+std::string KernelSource::text(const std::string& symbol) const {
+  return fmt::format("{}#include \"nacre/kernels.h\"\nusing namespace nk;\n\nextern \"C\" __attribute__((visibility(\"hidden\"))) int32_t {}(const nacre_kernel_args* args) {}", comment, symbol, body);
+}
+
+namespace {
+
+// Arithmetic of a group, for profiles: multiply-adds of a contraction count two, every pointwise scalar one.
+void count_work(KernelContext& k) {
+  Expr flops = 0, bytes = 0;
+  Expr outer = 1;
+  for (const LoopVar& loop : k.group.outer) outer = outer * loop.extent;
+  for (const Nest& nest : k.group.nests) {
+    Expr points = outer;
+    for (const LoopVar& loop : nest.loops) points = points * loop.extent;
+    int64_t operations = 0;
+    for (const Scalar& s : nest.code)
+      if (s.op == ScalarOp::pointwise || s.op == ScalarOp::reduce || s.op == ScalarOp::scan) ++operations;
+    flops = flops + points * operations;
+  }
+  if (k.group.contraction) {
+    const Contraction& c = *k.group.contraction;
+    Expr work = 2;
+    for (const LoopVar& loop : c.loops) work = work * loop.extent;
+    if (c.kind == ContractionKind::conv || c.kind == ContractionKind::conv_transpose) {
+      const auto& w = c.operand_loops[1];
+      Expr taps = 1;
+      for (size_t i = 2; i < w.size(); ++i) taps = taps * w[i].extent;
+      work = c.kind == ContractionKind::conv ? work * w[1].extent * taps
+                                             : 2 * product({c.operand_loops[0][0].extent, c.operand_loops[0][1].extent}) * w[1].extent * taps;
+      if (c.kind == ContractionKind::conv_transpose)
+        for (size_t i = 2; i < c.operand_loops[0].size(); ++i) work = work * c.operand_loops[0][i].extent;
+    }
+    flops = flops + work;
+  }
+  for (BufferId b : k.kernel.buffers)
+    bytes = bytes + elements_of(k.program[b]) * static_cast<int64_t>(nacre_dtype_size_bytes(k.program[b].dtype));
+  k.kernel.flops = simplify(flops, k.program.symbols);
+  k.kernel.bytes = simplify(bytes, k.program.symbols);
+}
+
+std::string comment_of(const KernelContext& k) {
+  std::string text = "// " + k.group.name + "\n";
+  for (const Provenance& p : k.kernel.where) {
+    if (p.op.empty() && p.file.empty()) continue;
+    text += "//   " + p.op;
+    if (!p.file.empty()) text += fmt::format("  {}:{}", p.file, p.line);
+    if (!p.module.empty()) text += "  " + p.module;
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+KernelSource emit_kernel(const LoopProgram& program, const Group& group, const Target& target) {
+  KernelContext k{program, group, target, {}, {}, {}};
+  k.kernel.name = group.name;
+  if (group.contraction) k.provenance(group.contraction->where);
+  for (const Nest& nest : group.nests)
+    for (const Scalar& s : nest.code)
+      if (!s.where.op.empty()) k.provenance(s.where);
+
+  // Local buffers: one element in a register, longer ones in scratch.
+  Expr scratch = 0;
+  const Facts facts = facts_in(program, group, Nest{});
+  for (const Nest& nest : group.nests)
+    for (const Store& s : nest.stores) {
+      const Buffer& b = program[s.buffer];
+      if (b.kind != BufferKind::local || k.pointers.contains(s.buffer)) continue;
+      const std::string name = "l" + std::to_string(k.pointers.size());
+      k.pointers[s.buffer] = name;
+      const Expr elements = simplify(elements_of(b), program.symbols);
+      if (elements.is(1)) {
+        k.out.line("{} {}[1];", storage_type(b.dtype), name);
+        continue;
+      }
+      k.out.line("{0}* {1} = reinterpret_cast<{0}*>(static_cast<char*>(args->scratch) + {2});", storage_type(b.dtype), name, cpp(scratch, program.symbols));
+      scratch = simplify(scratch + ceildiv(elements * static_cast<int64_t>(nacre_dtype_size_bytes(b.dtype)), 64) * 64, program.symbols);
+    }
+  k.kernel.scratch_bytes = scratch;
+
+  if (group.contraction) {
+    emit_contraction(k);
+  } else if (!group.outer.empty()) {
+    Expr total = 1;
+    for (const LoopVar& loop : group.outer) total = total * loop.extent;
+    k.out.line("const Range range = split({}, thread, threads);", cpp(simplify(total, facts), facts));
+    k.out.open("for (i64 outer = range.begin; outer < range.end; ++outer) {{");
+    Expr step = 1;
+    std::vector<std::string> lines;
+    for (size_t i = group.outer.size(); i-- > 0;) {
+      std::string value = step.is(1) ? "outer" : fmt::format("outer / {}", cpp(simplify(step, facts), facts));
+      if (i > 0) value = fmt::format("{} % {}", value, cpp(group.outer[i].extent, facts));
+      lines.push_back(fmt::format("[[maybe_unused]] const i64 {} = {};", group.outer[i].name, value));
+      step = step * group.outer[i].extent;
+    }
+    for (size_t i = lines.size(); i-- > 0;) k.out.line("{}", lines[i]);
+    for (const Nest& nest : group.nests) {
+      k.out.open("{{");
+      NestEmitter(k, nest, group.outer).emit(false);
+      k.out.close();
+    }
+    k.out.close();
+    if (total.constant() && *total.constant() == 1) k.kernel.serial = true;
+  } else {
+    const bool split = group.nests.size() == 1 && !group.serial && NestEmitter(k, group.nests[0], {}).splittable();
+    k.kernel.serial = !split;
+    for (const Nest& nest : group.nests) {
+      k.out.open("{{");
+      NestEmitter(k, nest, {}).emit(split);
+      k.out.close();
+    }
+  }
+
+  Writer head;
+  for (size_t i = 0; i < k.kernel.buffers.size(); ++i) {
+    const BufferId id = k.kernel.buffers[i];
+    head.line("{0}* __restrict b{1} = static_cast<{0}*>(args->buffers[{1}]);", storage_type(program[id].dtype), i);
+  }
+  size_t node = 0;
+  for (const auto& [name, symbol] : program.symbols) {
+    if (k.out.text().find(name) != std::string::npos) head.line("[[maybe_unused]] const i64 {} = args->nodes[{}];", name, node);
+    ++node;
+  }
+  head.line("[[maybe_unused]] float* const scratch = static_cast<float*>(args->scratch);");
+  head.line("[[maybe_unused]] const int thread = static_cast<int>(args->thread), threads = static_cast<int>(args->threads);");
+  head.line("int32_t status = 0;");
+  k.kernel.body = "{\n" + head.text() + k.out.text() + "  return status;\n}\n";
+  count_work(k);
+  k.kernel.comment = comment_of(k);
+
+  // Little work is not worth a second thread.
+  if (auto flops = k.kernel.flops.constant(), bytes = k.kernel.bytes.constant(); flops && bytes && *flops < 16384 && *bytes < 65536)
+    k.kernel.serial = true;
+  return std::move(k.kernel);
+}
+
+}  // namespace nacre

@@ -1,0 +1,44 @@
+// Weights as the tiles of the kernel library want them: each pack is a loop nest over the packed weight's own dimensions.
+#pragma once
+
+#include "compiler/loops/group.h"
+#include "targets/target.h"
+
+namespace nacre {
+
+class Packer {
+ public:
+  Packer(LoopProgram& program, const Target& target) : program_(program), target_(target) {
+    packing_.name = "packing";
+  }
+
+  // Replaces the constant operand 1 of the contraction by a packed one; sets panel_vectors. Equal requests share one weight.
+  void matmul(Contraction& c);
+  void conv(Contraction& c);            // packed and planar
+  void conv_transpose(Contraction& c);
+  void depthwise(Contraction& c);
+  // Replaces operand `i`, a matrix [rows, columns] over its own loop variables, by one packed in panels along its rows
+  // ([ceil(rows / NR)][columns][NR]), as a matrix product by the transpose wants it.
+  void rows(Contraction& c, size_t i, int panel_vectors);
+
+  LoopProgram take_packing() { return std::move(packing_); }
+  std::vector<std::string> take_names() { return std::move(names_); }
+
+ private:
+  // One region of a packed weight: `loops` in the order of memory, its place, and where an element comes from.
+  struct Region {
+    std::vector<LoopVar> loops;
+    Expr offset;                       // of its first element
+    std::vector<Expr> at;              // in the original weight
+    std::vector<Expr> when;            // zero elsewhere
+  };
+  BufferId pack(const Operand& from, const std::string& form, const std::vector<Region>& regions, int64_t elements);
+
+  LoopProgram& program_;
+  const Target& target_;
+  LoopProgram packing_;
+  std::vector<std::string> names_;
+  std::map<std::string, BufferId> made_;  // by the name of the packed weight
+};
+
+}  // namespace nacre
