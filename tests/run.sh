@@ -1,0 +1,122 @@
+#!/bin/bash
+# Installs what is missing, builds, and runs every test. A second call only builds what changed.
+#
+#   bash tests/run.sh [STEP ...]      steps, default all: unit golden models command sanitize fuzz
+#
+# unit      what ctest knows: unit, differential and size tests
+# golden    textual IR through the stages (tests/golden)
+# models    every model of tests/models at every stage, and the ones saved after run_decompositions()
+# command   the nacre command on damaged and missing files, full disks, wrong shapes (tests/command)
+# sanitize  the tests of formats/ and runtime/ with AddressSanitizer and UndefinedBehaviorSanitizer
+# fuzz      the artifact verifier under libFuzzer for NACRE_FUZZ_SECONDS (60)
+#
+# NACRE_MODELS names folders of further cases (separated by colons) that the models step also verifies.
+set -uo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=../.ci/setup.sh
+source "$root/.ci/setup.sh"
+export PYTHONDONTWRITEBYTECODE=1
+[ $# -gt 0 ] || set -- unit golden models command sanitize fuzz
+
+passed=0
+failed=0
+failures=()
+
+# A step's name, how many of its tests passed and failed, and its exit status.
+count() {
+  passed=$((passed + $2))
+  failed=$((failed + $3))
+  if [ "$3" -gt 0 ] || [ "$4" -ne 0 ]; then
+    [ "$3" -gt 0 ] || failed=$((failed + 1)) # it ended before it could count
+    failures+=("$1")
+  fi
+}
+
+# Runs a command whose output has a line "NAME: N passed, N failed".
+counted() {
+  local name=$1 log status
+  shift
+  log=$(mktemp)
+  "$@" 2>&1 | tee "$log"
+  status=$?
+  # shellcheck disable=SC2046  # two numbers
+  set -- $(sed -n 's/^.*: \([0-9]*\) passed, \([0-9]*\) failed.*$/\1 \2/p' "$log" | tail -1)
+  count "$name" "${1:-0}" "${2:-0}" "$status"
+  rm -f "$log"
+}
+
+# ctest in a build folder, as "NAME: N passed, N failed".
+tests_of() {
+  local name=$1 folder=$2 log status
+  shift 2
+  log=$(mktemp)
+  ctest --test-dir "$folder" --output-on-failure -j "$(nproc)" "$@" | tee "$log"
+  status=$?
+  # "97% tests passed, 3 tests failed out of 100"
+  # shellcheck disable=SC2046  # two numbers
+  set -- $(sed -n 's/^.*tests passed, \([0-9]*\) tests failed out of \([0-9]*\).*$/\1 \2/p' "$log")
+  count "$name" $((${2:-0} - ${1:-0})) "${1:-0}" "$status"
+  [ "${2:-0}" -gt 0 ] || count "$name: no tests found" 0 1 1
+  rm -f "$log"
+}
+
+models() {
+  local cases=$NACRE_CACHE/cases decomposed=$NACRE_CACHE/cases-decomposed folders=() more
+  nacre_say "exporting the models that are not exported yet"
+  "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$cases" || count "export" 0 1 1
+  "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$decomposed" --decomposed --small ||
+    count "export, decomposed" 0 1 1
+  IFS=: read -ra more <<<"${NACRE_MODELS:-}"
+  for folder in "$cases" "$decomposed" "${more[@]}"; do
+    [ -z "$folder" ] || folders+=("$folder")
+  done
+  counted models "$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" "${folders[@]}"
+}
+
+sanitize() {
+  local folder=$NACRE_BUILD-sanitize
+  nacre_setup_build "$folder" -DNACRE_SANITIZE=address,undefined tests_of_runtime || { count sanitize 0 1 1; return; }
+  ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+    tests_of sanitize "$folder" -L runtime
+}
+
+fuzz() {
+  local folder=$NACRE_BUILD-fuzz seconds=${NACRE_FUZZ_SECONDS:-60} corpus status
+  nacre_setup_build "$folder" -DNACRE_HOST=OFF -DNACRE_TESTS=ON -DNACRE_SANITIZE=address,undefined,fuzzer-no-link \
+    -DNACRE_FUZZ=ON -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 fuzz_artifact ||
+    { count fuzz 0 1 1; return; }
+  corpus=$folder/corpus
+  mkdir -p "$corpus"
+  for artifact in "$NACRE_BUILD"/quickstart/pnet.nacre "$NACRE_BUILD"/artifacts/floor.nacre; do
+    [ ! -e "$artifact" ] || cp "$artifact" "$corpus/"
+  done
+  nacre_say "fuzzing the artifact verifier for $seconds s"
+  "$folder/tests/fuzz_artifact" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    -artifact_prefix="$folder/" "$corpus" "$root"/tests/fuzz/corpus 2>&1 | tail -n 15
+  status=${PIPESTATUS[0]}
+  count fuzz $((status == 0)) $((status != 0)) "$status"
+}
+
+nacre_setup || exit 1
+for step; do
+  start=$SECONDS
+  nacre_say "tests: $step"
+  case $step in
+    unit) tests_of unit "$NACRE_BUILD" ;;
+    golden) counted golden "$NACRE_PYTHON" "$root/tests/golden/run.py" --tool "$NACRE_BUILD/bin/nacre" ;;
+    models) models ;;
+    command) counted command "$NACRE_PYTHON" "$root/tests/command/run.py" --tool "$NACRE_BUILD/bin/nacre" ;;
+    sanitize) sanitize ;;
+    fuzz) fuzz ;;
+    *)
+      nacre_fail "no step '$step'"
+      exit 2
+      ;;
+  esac
+  nacre_say "tests: $step took $((SECONDS - start)) s"
+done
+if [ ${#failures[@]} -gt 0 ]; then
+  printf 'failed in: %s\n' "${failures[*]}"
+fi
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
