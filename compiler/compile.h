@@ -39,9 +39,9 @@ LoopProgram to_loops(const Graph& primitive);               // lower, fuse
 // Functional -> primitive with what is constant computed: `weights` of the result has the new constants.
 Program fold(Program primitive, const CompileOptions& options);
 
-// Compiles for this machine and runs in the real runtime: constant work at compile time. Results in the order of the
-// program's outputs.
+// Compiles a program without inputs for this machine and runs it in the real runtime: constant work at compile time.
+// Results in the order of the program's outputs.
 std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<std::string, HostTensor>& weights,
-                                    const std::vector<HostTensor>& inputs, const CompileOptions& options);
+                                    const CompileOptions& options);
 
 }  // namespace nacre
