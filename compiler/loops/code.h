@@ -1,0 +1,113 @@
+// Reading and editing the scalar code of nests: what lowering, fusion and the interpreter share.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/loops/group.h"
+
+namespace nacre {
+
+// ---- Scalar types and primitives.
+
+// The type in which an element of `stored` is computed with: float32 for the 16-bit floats.
+nacre_dtype register_type(nacre_dtype stored);
+char type_class(nacre_dtype dtype);  // b bool, u unsigned, i signed, f floating, c complex
+
+struct PointwiseInfo {
+  int arity = 0;
+  bool boolean = false;  // the result is bool; otherwise it has the type of the last operand
+};
+const PointwiseInfo* pointwise_info(const std::string& prim);
+bool is_reduction(const std::string& prim);
+bool is_scan(const std::string& prim);
+nacre_dtype reduced_type(const std::string& prim, nacre_dtype operand);
+
+// ---- Scalars as symbols of index expressions.
+
+std::string scalar_symbol(int index);                             // 3 -> `v3`
+std::optional<int> scalar_of_symbol(const std::string& symbol);   // `v3` -> 3
+
+// Every index expression of a scalar or store, to read or to edit.
+template <class S, class Visit>
+void for_each_expr(S& scalar, Visit visit) {
+  for (auto& e : scalar.at) visit(e);
+  if constexpr (requires { scalar.when; }) {
+    for (auto& e : scalar.when) visit(e);
+    visit(scalar.expr);
+  }
+}
+// Scalars that this one needs: operands and the `vN` of its expressions.
+std::vector<int> inputs_of(const Scalar& scalar);
+std::vector<int> inputs_of(const Store& store);
+
+// ---- Simplification with a memory: one for each set of facts.
+
+class Simplifier {
+ public:
+  explicit Simplifier(Facts facts) : facts_(std::move(facts)) {}
+  Expr operator()(const Expr& e);
+  const Facts& facts() const { return facts_; }
+
+ private:
+  Facts facts_;
+  std::unordered_map<Expr, Expr> known_;
+};
+
+void add_loop_facts(Facts& facts, const std::vector<LoopVar>& loops);
+
+// ---- Building code.
+
+// Appends scalars to a nest; an equal scalar is not added twice.
+class CodeBuilder {
+ public:
+  explicit CodeBuilder(std::vector<Scalar>& code) : code_(code) {}
+  int add(Scalar scalar);
+  int constant(double number, nacre_dtype dtype);
+  int index(Expr value, nacre_dtype dtype);  // a constant if it is a number
+  int load(BufferId buffer, nacre_dtype stored, std::vector<Expr> at);
+  int pointwise(const std::string& prim, std::vector<int> operands, const Provenance& where);
+  int cast(int operand, nacre_dtype dtype, const Provenance& where);
+  const Scalar& operator[](int i) const { return code_[static_cast<size_t>(i)]; }
+
+ private:
+  std::vector<Scalar>& code_;
+  std::unordered_multimap<size_t, int> known_;
+};
+
+size_t hash_of(const Scalar& scalar);
+bool same_scalar(const Scalar& a, const Scalar& b);  // but for where they came from
+
+// Replaces loop variables (and symbols) in all of a scalar's or store's expressions, and simplifies them.
+template <class S>
+void substitute(S& scalar, const std::map<std::string, Expr>& values, Simplifier& simplify) {
+  for_each_expr(scalar, [&](Expr& e) {
+    if (e.constant()) return;
+    e = simplify(e.substitute(values));
+  });
+}
+// Renumbers operands and `vN` by `numbers`.
+void renumber(Scalar& scalar, const std::vector<int>& numbers);
+void renumber(Store& store, const std::vector<int>& numbers);
+
+// Removes scalars that nothing needs and equal ones. Of a nest with reduced loops: no scalar is needed both by a reduce and
+// after it, so that what runs at every point and what runs once are apart; those that a reduce needs come first.
+void clean(Nest& nest);
+
+// True for each scalar that runs at every point of the reduced loops.
+std::vector<bool> under_reduction(const Nest& nest);
+
+// ---- Accesses.
+
+std::set<BufferId> buffers_read(const Group& group);
+std::set<BufferId> buffers_written(const Group& group);
+
+// A name not in `taken`: base, base_1, ...
+std::string unique_name(const std::string& base, const std::set<std::string>& taken);
+
+}  // namespace nacre

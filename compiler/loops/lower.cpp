@@ -1,0 +1,548 @@
+#include "compiler/loops/lower.h"
+
+#include <algorithm>
+
+#include "compiler/graph/text.h"
+#include "compiler/loops/lowering.h"
+#include "compiler/support/error.h"
+
+namespace nacre {
+
+// ---- Arguments.
+
+const Argument& NodeArgs::get(std::string_view name) const {
+  const Argument* a = node_.find(name);
+  if (!a) refuse(name, "an argument");
+  return *a;
+}
+
+void NodeArgs::refuse(std::string_view name, const char* wanted) const {
+  fail_at(ErrorKind::internal, where_text(node_.where), "{}: argument {} is not {}: {}", node_.op, name, wanted,
+          print(graph_, node_));
+}
+
+ValueId NodeArgs::value(std::string_view name) const {
+  const ValueId v = optional_value(name);
+  if (v == kNoValue) refuse(name, "a value");
+  return v;
+}
+
+ValueId NodeArgs::optional_value(std::string_view name) const {
+  const Argument* a = node_.find(name);
+  if (!a || std::holds_alternative<std::monostate>(*a)) return kNoValue;
+  if (auto* v = std::get_if<ValueRef>(a)) return v->id;
+  refuse(name, "a value");
+}
+
+std::vector<ValueId> NodeArgs::values(std::string_view name) const {
+  std::vector<ValueId> result;
+  const Argument& a = get(name);
+  if (auto* many = std::get_if<std::vector<ValueRef>>(&a)) {
+    for (ValueRef v : *many) result.push_back(v.id);
+  } else if (auto* list = std::get_if<std::vector<Expr>>(&a); !list || !list->empty()) {
+    refuse(name, "a list of values");
+  }
+  return result;
+}
+
+Expr NodeArgs::expr(std::string_view name) const {
+  const Argument& a = get(name);
+  if (auto* e = std::get_if<Expr>(&a)) return *e;
+  if (auto* v = std::get_if<ValueRef>(&a); v && graph_[v->id].kind == ValueKind::integer) return graph_[v->id].expr;
+  refuse(name, "an integer");
+}
+
+std::vector<Expr> NodeArgs::exprs(std::string_view name) const {
+  const Argument& a = get(name);
+  if (auto* list = std::get_if<std::vector<Expr>>(&a)) return *list;
+  if (auto* list = std::get_if<std::vector<ValueRef>>(&a); list && list->empty()) return {};
+  refuse(name, "a list of integers");
+}
+
+int NodeArgs::integer(std::string_view name) const {
+  auto c = expr(name).constant();
+  if (!c) refuse(name, "a constant");
+  return static_cast<int>(*c);
+}
+
+std::vector<int> NodeArgs::integers(std::string_view name) const {
+  std::vector<int> result;
+  for (const Expr& e : exprs(name)) {
+    if (!e.constant()) refuse(name, "a list of constants");
+    result.push_back(static_cast<int>(*e.constant()));
+  }
+  return result;
+}
+
+double NodeArgs::number(std::string_view name) const {
+  const Argument& a = get(name);
+  if (auto* d = std::get_if<double>(&a)) return *d;
+  if (auto* b = std::get_if<bool>(&a)) return *b ? 1 : 0;
+  if (auto* e = std::get_if<Expr>(&a); e && e->constant()) return static_cast<double>(*e->constant());
+  refuse(name, "a number");
+}
+
+bool NodeArgs::flag(std::string_view name, bool otherwise) const {
+  const Argument* a = node_.find(name);
+  if (!a) return otherwise;
+  if (auto* b = std::get_if<bool>(a)) return *b;
+  refuse(name, "a bool");
+}
+
+std::string NodeArgs::text(std::string_view name, const std::string& otherwise) const {
+  const Argument* a = node_.find(name);
+  if (!a) return otherwise;
+  if (auto* s = std::get_if<std::string>(a)) return *s;
+  refuse(name, "a string");
+}
+
+// ---- Parts.
+
+namespace {
+
+bool is_view(const std::string& op) {
+  return op == "prim.broadcast" || op == "prim.reshape" || op == "prim.permute" || op == "prim.slice" ||
+         op == "prim.flip" || op == "prim.pad" || op == "prim.window";
+}
+
+}  // namespace
+
+Lowering::Lowering(const Graph& graph) : graph_(graph) {
+  program_.name = graph.name;
+  program_.symbols = graph.symbols;
+  program_.assumptions = graph.assumptions;
+  views_.resize(graph.values.size());
+  copies_.resize(graph.values.size());
+}
+
+BufferId Lowering::new_buffer(const std::string& name, BufferKind kind, nacre_dtype dtype, std::vector<Expr> shape) {
+  Buffer b;
+  std::string plain = name;
+  std::replace(plain.begin(), plain.end(), '.', '_');
+  b.name = unique_name(plain, buffer_names_);
+  buffer_names_.insert(b.name);
+  b.kind = kind;
+  b.dtype = dtype;
+  b.shape = std::move(shape);
+  program_.buffers.push_back(std::move(b));
+  return static_cast<BufferId>(program_.buffers.size()) - 1;
+}
+
+BufferId Lowering::result_buffer(ValueId value) {
+  const Value& v = graph_[value];
+  const BufferId b = new_buffer(v.name, BufferKind::temporary, v.dtype, v.shape);
+  views_[static_cast<size_t>(value)] = whole(program_, b);
+  return b;
+}
+
+Group& Lowering::new_group(const std::string& name) {
+  Group g;
+  g.name = unique_name(name, group_names_);
+  group_names_.insert(g.name);
+  program_.groups.push_back(std::move(g));
+  return program_.groups.back();
+}
+
+Lowering::Domain Lowering::domain(const std::vector<Expr>& shape) const {
+  std::vector<LoopVar> loops;
+  std::vector<Expr> index;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i].is(1)) {
+      index.emplace_back(0);
+      continue;
+    }
+    loops.push_back({"i" + std::to_string(i), shape[i]});
+    index.push_back(Expr::symbol(loops.back().name));
+  }
+  Facts facts = program_.symbols;
+  add_loop_facts(facts, loops);
+  return {std::move(loops), std::move(index), Simplifier(std::move(facts))};
+}
+
+const View& Lowering::view(ValueId value) const {
+  const auto& v = views_[static_cast<size_t>(value)];
+  check(v.has_value(), "value %{} is used before it is lowered", graph_[value].name);
+  return *v;
+}
+
+int Lowering::read_value(CodeBuilder& code, ValueId value, const std::vector<Expr>& index, Simplifier& simplify) const {
+  return read(code, program_, view(value), index, simplify);
+}
+
+void Lowering::store_all(Nest& nest, BufferId buffer, const std::vector<Expr>& index, int value) const {
+  Store store;
+  store.buffer = buffer;
+  store.at = index;
+  store.value = value;
+  nest.stores.push_back(std::move(store));
+}
+
+void Lowering::copy(const View& from, BufferId to, const std::string& name, const Provenance& where, int dim,
+                    const Expr& offset, const Expr& step) {
+  Group& group = new_group(name);
+  Nest nest;
+  Domain d = domain(from.shape);
+  nest.loops = d.loops;
+  CodeBuilder code(nest.code);
+  const int value = read(code, program_, from, d.index, d.simplify);
+  nest.code[static_cast<size_t>(value)].where = where;
+  std::vector<Expr> at = d.index;
+  if (dim >= 0) at[static_cast<size_t>(dim)] = d.simplify(offset + step * at[static_cast<size_t>(dim)]);
+  store_all(nest, to, at, value);
+  group.nests.push_back(std::move(nest));
+}
+
+BufferId Lowering::materialised(const View& from, const std::string& name, const Provenance& where) {
+  const BufferId b = new_buffer(name, BufferKind::temporary, from.dtype, from.shape);
+  copy(from, b, "copy", where);
+  return b;
+}
+
+const View& Lowering::materialised(ValueId value) {
+  if (is_whole(program_, view(value))) return view(value);
+  auto& known = copies_[static_cast<size_t>(value)];
+  if (!known) known = whole(program_, materialised(view(value), graph_[value].name, {}));
+  return *known;
+}
+
+// ---- Order of reads, inputs.
+
+void Lowering::analyse() {
+  root_.resize(graph_.values.size());
+  last_read_.assign(graph_.values.size(), -1);
+  for (size_t i = 0; i < root_.size(); ++i) root_[i] = static_cast<int>(i);
+  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+    const Node& node = graph_.nodes[n];
+    for (const auto& [name, argument] : node.args)
+      for_each_value(argument, [&](ValueId v) {
+        const int root = root_[static_cast<size_t>(v)];
+        last_read_[static_cast<size_t>(root)] = static_cast<int>(n);
+        if (is_view(node.op) && node.outputs.size() == 1) root_[static_cast<size_t>(node.outputs[0])] = root;
+      });
+  }
+  for (const GraphOutput& output : graph_.outputs)
+    for_each_value(output.value, [&](ValueId v) {
+      last_read_[static_cast<size_t>(root_[static_cast<size_t>(v)])] = static_cast<int>(graph_.nodes.size());
+    });
+}
+
+void Lowering::lower_inputs() {
+  std::set<std::string> states, mutated_inputs;
+  for (const GraphOutput& output : graph_.outputs) {
+    if (output.kind == OutputKind::buffer_mutation) states.insert(output.target);
+    if (output.kind == OutputKind::input_mutation) mutated_inputs.insert(output.target);
+  }
+  for (const GraphInput& input : graph_.inputs) {
+    const Value& v = graph_[input.value];
+    BufferId b = -1;
+    if (v.kind == ValueKind::tensor) {
+      const bool state = input.kind == InputKind::buffer && states.contains(input.target);
+      const BufferKind kind = input.kind == InputKind::user ? BufferKind::input
+                              : state                       ? BufferKind::state
+                                                            : BufferKind::weight;
+      b = new_buffer(v.name, kind, v.dtype, v.shape);
+      if (kind == BufferKind::input)
+        program_[b].index = static_cast<int>(program_.inputs.size());
+      else
+        program_[b].target = input.target;
+      if (state || (kind == BufferKind::input && mutated_inputs.contains(input.target))) updatable_inputs_.insert(b);
+      views_[static_cast<size_t>(input.value)] = whole(program_, b);
+    }
+    if (input.kind == InputKind::user) program_.inputs.push_back(b);
+  }
+}
+
+// ---- Nodes.
+
+LoopProgram Lowering::run() {
+  analyse();
+  lower_inputs();
+  for (; position_ < static_cast<int>(graph_.nodes.size()); ++position_)
+    lower_node(graph_.nodes[static_cast<size_t>(position_)]);
+  lower_outputs();
+  return std::move(program_);
+}
+
+void Lowering::lower_node(const Node& node) {
+  check(node.op.starts_with("prim."), "{} is not a primitive", node.op);
+  const std::string prim = node.op.substr(5);
+  const NodeArgs args(graph_, node);
+  for (ValueId v : node.outputs)
+    if (v != kNoValue && graph_[v].kind == ValueKind::tensor && type_class(graph_[v].dtype) == 'c')
+      fail_at(ErrorKind::unsupported, where_text(node.where), "{} on complex numbers", node.where.op);
+  if (pointwise_info(prim) || prim == "cast") return lower_pointwise(node, prim);
+  if (is_view(node.op) && lower_view(node, args)) return;
+  if (is_reduction(prim)) return lower_reduction(node, prim, args);
+  if (is_scan(prim)) return lower_scan(node, prim, args);
+  if (lower_creation(node, args)) return;
+  if (prim == "concat") return lower_concat(node, args);
+  if (prim == "select_scatter_range") return lower_select_scatter(node, args);
+  if (prim == "sort") return lower_sort(node, args);
+  if (prim == "index") return lower_index(node, args);
+  if (prim == "gather") return lower_gather(node, args);
+  if (prim == "index_put") return lower_index_put(node, args);
+  if (prim == "scatter") return lower_scatter(node, args);
+  if (prim == "matmul") return lower_matmul(node, args);
+  if (prim == "conv" || prim == "conv_transpose") return lower_conv(node, args, prim == "conv_transpose");
+  if (prim == "attention") return lower_attention(node, args);
+  if (prim == "lstm" || prim == "gru") return lower_recurrent(node, args, prim == "lstm");
+  fail_at(ErrorKind::unsupported, where_text(node.where), "no lowering to loops for {}", node.op);
+}
+
+bool Lowering::lower_view(const Node& node, const NodeArgs& args) {
+  const std::string prim = node.op.substr(5);
+  const View& x = view(args.value("x"));
+  const ValueId y = node.outputs[0];
+  const Facts& facts = symbols();
+  View result;
+  if (prim == "broadcast") {
+    result = broadcast_view(x, args.exprs("shape"), args.integers("dims"), facts);
+  } else if (prim == "reshape") {
+    result = reshape_view(x, args.exprs("shape"), facts);
+  } else if (prim == "permute") {
+    result = permute_view(x, args.integers("dims"), facts);
+  } else if (prim == "slice") {
+    result = slice_view(x, args.integer("dim"), args.expr("start"), args.expr("end"), args.expr("step"), facts);
+  } else if (prim == "flip") {
+    result = flip_view(x, args.integers("dims"), facts);
+  } else if (prim == "window") {
+    result = window_view(x, args.integer("dim"), args.expr("size"), args.expr("step"), args.expr("dilation"), facts);
+  } else if (prim == "pad") {
+    Scalar value;
+    value.op = ScalarOp::constant;
+    value.dtype = register_type(x.dtype);
+    value.number = args.number("value");
+    std::optional<View> padded = pad_view(x, args.exprs("low"), args.exprs("high"), value, facts);
+    if (!padded) {
+      // Padded with another value already, or no buffer at all: a copy of it is padded.
+      const View base = whole(program_, materialised(x, graph_[args.value("x")].name, node.where));
+      padded = pad_view(base, args.exprs("low"), args.exprs("high"), value, facts);
+    }
+    result = std::move(*padded);
+  }
+  result.shape = graph_[y].shape;
+  views_[static_cast<size_t>(y)] = std::move(result);
+  return true;
+}
+
+bool Lowering::lower_creation(const Node& node, const NodeArgs& args) {
+  const ValueId y = node.outputs.empty() ? kNoValue : node.outputs[0];
+  if (node.op == "prim.full") {
+    Scalar s;
+    s.dtype = register_type(graph_[y].dtype);
+    s.where = node.where;
+    const Argument& value = args.get("value");
+    const Expr* e = std::get_if<Expr>(&value);
+    if (e && !e->constant()) {
+      s.op = ScalarOp::index;
+      s.expr = *e;
+    } else if (e && std::abs(*e->constant()) > (int64_t{1} << 53)) {
+      s.op = ScalarOp::index;
+      s.expr = *e;
+    } else {
+      s.op = ScalarOp::constant;
+      s.number = args.number("value");
+    }
+    views_[static_cast<size_t>(y)] = filled(std::move(s), graph_[y].shape, graph_[y].dtype);
+    return true;
+  }
+  if (node.op != "prim.iota") return false;
+  const nacre_dtype dtype = graph_[y].dtype;
+  const Argument &start = args.get("start"), &step = args.get("step");
+  const bool real = std::holds_alternative<double>(start) || std::holds_alternative<double>(step);
+  if (!real) {
+    Scalar s;
+    s.op = ScalarOp::index;
+    s.dtype = register_type(dtype);
+    s.expr = args.expr("start") + args.expr("step") * (graph_[y].shape[0].is(1) ? Expr(0) : dim_symbol(0));
+    s.where = node.where;
+    views_[static_cast<size_t>(y)] = filled(std::move(s), graph_[y].shape, dtype);
+    return true;
+  }
+  Nest nest;
+  Domain d = domain(graph_[y].shape);
+  nest.loops = d.loops;
+  CodeBuilder code(nest.code);
+  int v = code.cast(code.index(d.index[0], NACRE_i64), NACRE_f64, node.where);
+  v = code.pointwise("mul", {v, code.constant(args.number("step"), NACRE_f64)}, node.where);
+  v = code.pointwise("add", {code.constant(args.number("start"), NACRE_f64), v}, node.where);
+  v = code.cast(v, dtype, node.where);
+  store_all(nest, result_buffer(y), d.index, v);
+  new_group("iota").nests.push_back(std::move(nest));
+  return true;
+}
+
+void Lowering::lower_pointwise(const Node& node, const std::string& prim) {
+  const ValueId y = node.outputs[0];
+  Nest nest;
+  Domain d = domain(graph_[y].shape);
+  nest.loops = d.loops;
+  CodeBuilder code(nest.code);
+  std::vector<int> operands;
+  const size_t arity = prim == "cast" ? 1 : static_cast<size_t>(pointwise_info(prim)->arity);
+  check(node.args.size() >= arity, "{} has {} arguments", node.op, node.args.size());
+  for (size_t i = 0; i < arity; ++i) {
+    auto* v = std::get_if<ValueRef>(&node.args[i].second);
+    check(v && v->id != kNoValue, "{}: operand {} is not a value", node.op, i);
+    operands.push_back(read_value(code, v->id, d.index, d.simplify));
+  }
+  const int result = prim == "cast" ? code.cast(operands[0], graph_[y].dtype, node.where)
+                                    : code.pointwise(prim, operands, node.where);
+  const BufferId b = result_buffer(y);
+  store_all(nest, b, d.index, result);
+  new_group(prim).nests.push_back(std::move(nest));
+}
+
+void Lowering::lower_reduction(const Node& node, const std::string& prim, const NodeArgs& args) {
+  const ValueId x = args.value("x"), y = node.outputs[0];
+  const std::vector<int> dims = args.integers("dims");
+  const std::vector<Expr>& shape = graph_[x].shape;
+  Nest nest;
+  Domain d = domain(shape);
+  std::vector<Expr> kept;
+  std::vector<LoopVar> reduced;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const bool reduces = std::find(dims.begin(), dims.end(), static_cast<int>(i)) != dims.end();
+    if (!reduces) kept.push_back(d.index[i]);
+    if (shape[i].is(1)) continue;
+    (reduces ? reduced : nest.loops).push_back({"i" + std::to_string(i), shape[i]});
+  }
+  // Of one element at least one loop is left, so that a reduction is always over some loop.
+  if (reduced.empty()) reduced.push_back({"i" + std::to_string(dims.at(0)), Expr(1)});
+  nest.reduced = static_cast<int>(reduced.size());
+  nest.loops.insert(nest.loops.end(), reduced.begin(), reduced.end());
+  CodeBuilder code(nest.code);
+  Scalar s;
+  s.op = ScalarOp::reduce;
+  s.prim = prim;
+  s.operands = {read_value(code, x, d.index, d.simplify)};
+  if ((prim == "any" || prim == "all") && code[s.operands[0]].dtype != NACRE_bool_)
+    s.operands = {code.cast(s.operands[0], NACRE_bool_, node.where)};
+  s.dtype = reduced_type(prim, code[s.operands[0]].dtype);
+  s.where = node.where;
+  const int result = code.add(std::move(s));
+  store_all(nest, result_buffer(y), kept, result);
+  new_group(prim).nests.push_back(std::move(nest));
+}
+
+void Lowering::lower_scan(const Node& node, const std::string& prim, const NodeArgs& args) {
+  const ValueId x = args.value("x"), y = node.outputs[0];
+  const size_t dim = static_cast<size_t>(args.integer("dim"));
+  const std::vector<Expr>& shape = graph_[x].shape;
+  Nest nest;
+  Domain d = domain(shape);
+  for (const LoopVar& loop : d.loops)
+    if (loop.name != "i" + std::to_string(dim)) nest.loops.push_back(loop);
+  nest.loops.push_back({"i" + std::to_string(dim), shape[dim]});
+  CodeBuilder code(nest.code);
+  Scalar s;
+  s.op = ScalarOp::scan;
+  s.prim = prim;
+  s.operands = {read_value(code, x, d.index, d.simplify)};
+  s.dtype = code[s.operands[0]].dtype;
+  s.where = node.where;
+  const int result = code.add(std::move(s));
+  store_all(nest, result_buffer(y), d.index, result);
+  new_group(prim).nests.push_back(std::move(nest));
+}
+
+void Lowering::lower_concat(const Node& node, const NodeArgs& args) {
+  const ValueId y = node.outputs[0];
+  const int dim = args.integer("dim");
+  const BufferId b = result_buffer(y);
+  Expr offset = 0;
+  for (ValueId x : args.values("inputs")) {
+    const Expr size = graph_[x].shape[static_cast<size_t>(dim)];
+    if (!size.is(0)) copy(view(x), b, "concat", node.where, dim, offset);
+    offset += size;
+  }
+}
+
+// ---- Outputs.
+
+void Lowering::lower_outputs() {
+  // States and mutated inputs get their last value at the very end, when nothing reads the old one any more. A last value
+  // that lies in one of those buffers, unless it lies in the right one already, is copied out of it before.
+  struct Final {
+    const GraphOutput* output;
+    BufferId buffer = -1;  // of the state or mutated input
+    std::optional<View> value;
+  };
+  std::vector<Final> finals;
+  for (const GraphOutput& output : graph_.outputs) {
+    if (output.kind == OutputKind::user) continue;
+    Final f{&output, -1, std::nullopt};
+    for (const GraphInput& input : graph_.inputs) {
+      const bool matches = output.kind == OutputKind::buffer_mutation
+                               ? input.kind == InputKind::buffer && input.target == output.target
+                               : input.kind == InputKind::user && input.target == output.target;
+      if (matches && views_[static_cast<size_t>(input.value)]) f.buffer = view(input.value).buffer;
+    }
+    check(f.buffer >= 0, "no input for the mutated '{}'", output.target);
+    auto* v = std::get_if<ValueRef>(&output.value);
+    check(v && v->id != kNoValue, "the mutated '{}' has no value", output.target);
+    f.value = view(v->id);
+    finals.push_back(std::move(f));
+  }
+  auto in_place = [&](const Final& f) { return f.value->buffer == f.buffer && is_whole(program_, *f.value); };
+
+  for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+    const GraphOutput& output = graph_.outputs[i];
+    if (output.kind != OutputKind::user) continue;
+    LoopProgram::Output out;
+    if (auto* v = std::get_if<ValueRef>(&output.value)) {
+      if (graph_[v->id].kind == ValueKind::integer) {
+        out.number = graph_[v->id].expr;
+      } else {
+        const View& from = view(v->id);
+        const bool own = is_whole(program_, from) && program_[from.buffer].kind == BufferKind::temporary;
+        if (own) {
+          out.buffer = from.buffer;
+          program_[out.buffer].kind = BufferKind::output;
+        } else {
+          out.buffer = new_buffer(graph_[v->id].name, BufferKind::output, from.dtype, graph_[v->id].shape);
+          View shaped = from;
+          shaped.shape = graph_[v->id].shape;
+          copy(shaped, out.buffer, "copy", {});
+        }
+        program_[out.buffer].index = static_cast<int>(program_.outputs.size());
+      }
+    } else if (auto* e = std::get_if<Expr>(&output.value)) {
+      out.number = *e;
+    } else if (auto* b = std::get_if<bool>(&output.value)) {
+      out.number = Expr(*b ? 1 : 0);
+    } else if (!std::holds_alternative<std::monostate>(output.value)) {
+      fail(ErrorKind::unsupported, "output {} of {} is neither a tensor nor an integer", i, graph_.name);
+    }
+    program_.outputs.push_back(std::move(out));
+  }
+
+  for (Final& f : finals) {
+    if (in_place(f) || f.value->buffer < 0) continue;
+    const BufferKind kind = program_[f.value->buffer].kind;
+    const bool is_input = f.output->kind == OutputKind::input_mutation;
+    const bool safe = kind == BufferKind::weight || kind == BufferKind::temporary || kind == BufferKind::output ||
+                      (kind == BufferKind::input && !updatable_inputs_.contains(f.value->buffer));
+    if (!safe || (is_input && kind != BufferKind::temporary && kind != BufferKind::output) ||
+        (is_input && !is_whole(program_, *f.value)))
+      f.value = whole(program_, materialised(*f.value, f.output->target + "_next", {}));
+  }
+  for (Final& f : finals) {
+    if (f.output->kind == OutputKind::buffer_mutation) {
+      if (in_place(f)) continue;
+      View shaped = *f.value;
+      shaped.shape = program_[f.buffer].shape;
+      copy(shaped, f.buffer, "update", {});
+    } else {
+      if (f.value->buffer < 0) f.value = whole(program_, materialised(*f.value, f.output->target + "_next", {}));
+      program_.input_mutations.push_back({program_[f.buffer].index, f.value->buffer});
+    }
+  }
+}
+
+LoopProgram lower(const Graph& primitive) {
+  check(primitive.level == Level::primitive, "only a primitive graph is lowered to loops");
+  return Lowering(primitive).run();
+}
+
+}  // namespace nacre

@@ -1,0 +1,112 @@
+// The state of lower(): private to lower.cpp, lower_indexing.cpp and lower_contraction.cpp.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/loops/code.h"
+#include "compiler/loops/views.h"
+
+namespace nacre {
+
+// A node's arguments, as primitives have them.
+class NodeArgs {
+ public:
+  NodeArgs(const Graph& graph, const Node& node) : graph_(graph), node_(node) {}
+  ValueId value(std::string_view name) const;
+  ValueId optional_value(std::string_view name) const;  // kNoValue if absent
+  std::vector<ValueId> values(std::string_view name) const;
+  Expr expr(std::string_view name) const;
+  std::vector<Expr> exprs(std::string_view name) const;
+  int integer(std::string_view name) const;
+  std::vector<int> integers(std::string_view name) const;
+  double number(std::string_view name) const;
+  bool flag(std::string_view name, bool otherwise) const;
+  std::string text(std::string_view name, const std::string& otherwise) const;
+  const Argument& get(std::string_view name) const;
+
+ private:
+  [[noreturn]] void refuse(std::string_view name, const char* wanted) const;
+  const Graph& graph_;
+  const Node& node_;
+};
+
+class Lowering {
+ public:
+  explicit Lowering(const Graph& graph);
+  LoopProgram run();
+
+ private:
+  // ---- The loops of one group over the elements of a tensor.
+  struct Domain {
+    std::vector<LoopVar> loops;   // of the dims that are not 1
+    std::vector<Expr> index;      // of every dim: a loop variable, or 0
+    Simplifier simplify;
+  };
+  Domain domain(const std::vector<Expr>& shape) const;
+
+  // ---- lower.cpp
+  void analyse();
+  void lower_inputs();
+  void lower_node(const Node& node);
+  bool lower_view(const Node& node, const NodeArgs& args);
+  bool lower_creation(const Node& node, const NodeArgs& args);
+  void lower_pointwise(const Node& node, const std::string& prim);
+  void lower_reduction(const Node& node, const std::string& prim, const NodeArgs& args);
+  void lower_scan(const Node& node, const std::string& prim, const NodeArgs& args);
+  void lower_concat(const Node& node, const NodeArgs& args);
+  void lower_outputs();
+
+  // ---- lower_indexing.cpp
+  void lower_select_scatter(const Node& node, const NodeArgs& args);
+  void lower_index(const Node& node, const NodeArgs& args);
+  void lower_gather(const Node& node, const NodeArgs& args);
+  void lower_index_put(const Node& node, const NodeArgs& args);
+  void lower_scatter(const Node& node, const NodeArgs& args);
+  void lower_sort(const Node& node, const NodeArgs& args);
+  // Index of x for element `index` of prim.index' result; the indices that are data are added to `code`.
+  std::vector<Expr> indexed_at(CodeBuilder& code, const std::vector<Expr>& x_shape, const std::vector<ValueId>& indices,
+                               const std::vector<Expr>& index, Simplifier& simplify, const Provenance& where);
+  // A buffer that starts as value `x` and may be written: x's own if nothing reads x after this node, else a copy.
+  BufferId updatable(const Node& node, ValueId x);
+
+  // ---- lower_contraction.cpp
+  void lower_matmul(const Node& node, const NodeArgs& args);
+  void lower_conv(const Node& node, const NodeArgs& args, bool transpose);
+  void lower_attention(const Node& node, const NodeArgs& args);
+  void lower_recurrent(const Node& node, const NodeArgs& args, bool lstm);
+  // A group of the contraction, whose only nest stores the result as it is.
+  void add_contraction(const Node& node, const std::string& name, Contraction contraction);
+  // The operand as a function of `loops`; a copy of it if its address is not affine in `vars`.
+  Operand operand(ValueId value, const std::vector<Expr>& index, const std::vector<LoopVar>& loops,
+                         const std::vector<std::string>& vars);
+  Operand dim_operand(ValueId value, const std::string& prefix, std::vector<LoopVar>& loops);
+
+  // ---- Parts.
+  BufferId new_buffer(const std::string& name, BufferKind kind, nacre_dtype dtype, std::vector<Expr> shape);
+  BufferId result_buffer(ValueId value);
+  Group& new_group(const std::string& name);
+  void store_all(Nest& nest, BufferId buffer, const std::vector<Expr>& index, int value) const;
+  // buffer[index moved by `offset`, with `step`] = view
+  void copy(const View& from, BufferId to, const std::string& name, const Provenance& where, int dim = -1,
+            const Expr& offset = 0, const Expr& step = 1);
+  BufferId materialised(const View& view, const std::string& name, const Provenance& where);
+  const View& materialised(ValueId value);
+  const View& view(ValueId value) const;
+  int read_value(CodeBuilder& code, ValueId value, const std::vector<Expr>& index, Simplifier& simplify) const;
+  const Facts& symbols() const { return program_.symbols; }
+
+  const Graph& graph_;
+  LoopProgram program_;
+  std::vector<std::optional<View>> views_;
+  std::vector<std::optional<View>> copies_;  // of views that a contraction needed as buffers
+  std::vector<int> root_;                    // the value whose elements this one shows
+  std::vector<int> last_read_;               // of a root: the last node that reads it
+  std::set<std::string> buffer_names_, group_names_;
+  std::set<BufferId> updatable_inputs_;      // states and inputs that the graph says are mutated
+  int position_ = 0;                         // of the node being lowered
+};
+
+}  // namespace nacre

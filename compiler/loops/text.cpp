@@ -1,0 +1,679 @@
+#include "compiler/loops/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "compiler/loops/code.h"
+#include "compiler/support/error.h"
+
+namespace nacre {
+namespace {
+
+constexpr std::pair<BufferKind, std::string_view> kBufferKinds[] = {
+    {BufferKind::input, "input"},   {BufferKind::weight, "weight"},       {BufferKind::state, "state"},
+    {BufferKind::output, "output"}, {BufferKind::temporary, "temporary"}, {BufferKind::local, "local"}};
+constexpr std::pair<ContractionKind, std::string_view> kContractions[] = {
+    {ContractionKind::matmul, "matmul"},
+    {ContractionKind::conv, "conv"},
+    {ContractionKind::conv_transpose, "conv_transpose"},
+    {ContractionKind::attention, "attention"},
+    {ContractionKind::lstm, "lstm"},
+    {ContractionKind::gru, "gru"}};
+constexpr std::pair<StoreMode, std::string_view> kStoreModes[] = {{StoreMode::assign, ""},
+                                                                  {StoreMode::add, "add"},
+                                                                  {StoreMode::mul, "mul"},
+                                                                  {StoreMode::amax, "amax"},
+                                                                  {StoreMode::amin, "amin"}};
+
+template <class Table, class Key>
+std::string_view name_in(const Table& table, Key key) {
+  for (const auto& [k, name] : table)
+    if (k == key) return name;
+  fail(ErrorKind::internal, "a value without a name in the text form");
+}
+
+std::string list(const std::vector<Expr>& exprs) {
+  std::string text = "[";
+  for (size_t i = 0; i < exprs.size(); ++i) text += (i ? ", " : "") + exprs[i].str();
+  return text + "]";
+}
+
+std::string number_text(double d) {
+  if (std::isnan(d)) return std::signbit(d) ? "-nan" : "nan";
+  if (std::isinf(d)) return d < 0 ? "-inf" : "inf";
+  return fmt::format("{}", d);
+}
+
+std::string quoted(const std::string& s) {
+  std::string text = "\"";
+  for (char c : s) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + "\"";
+}
+
+std::string comment(const Provenance& where) {
+  if (where.op.empty() && where.file.empty() && where.module.empty()) return "";
+  const auto or_dash = [](const std::string& s) { return s.empty() ? std::string("-") : s; };
+  std::string text = "  # " + or_dash(where.op);
+  text += " " + (where.file.empty() ? std::string("-") : fmt::format("{}:{}", where.file, where.line));
+  if (!where.module.empty()) text += " " + where.module;
+  return text;
+}
+
+class Printer {
+ public:
+  explicit Printer(const LoopProgram& program) : program_(program) {}
+
+  std::string element(BufferId b, const std::vector<Expr>& at) const {
+    return "%" + program_[b].name + list(at);
+  }
+
+  std::string loops_text(const std::vector<LoopVar>& loops, int reduced = 0) const {
+    std::string text;
+    for (size_t i = 0; i < loops.size(); ++i) {
+      const bool bar = reduced > 0 && i == loops.size() - static_cast<size_t>(reduced);
+      if (i) text += bar ? " | " : ", ";
+      if (!i && bar) text += "| ";
+      text += loops[i].name + ": " + loops[i].extent.str();
+    }
+    return text;
+  }
+
+  std::string scalar(const Scalar& s) const {
+    const auto operands = [&] {
+      std::string text;
+      for (int o : s.operands) text += " " + scalar_symbol(o);
+      return text;
+    };
+    switch (s.op) {
+      case ScalarOp::load: {
+        std::string text = "load " + element(s.buffer, s.at);
+        if (!s.when.empty()) text += " when " + list(s.when) + " else" + operands();
+        return text;
+      }
+      case ScalarOp::constant:
+        return fmt::format("constant {} {}", number_text(s.number), nacre_dtype_name(s.dtype));
+      case ScalarOp::index:
+        return fmt::format("index {} {}", nacre_dtype_name(s.dtype), s.expr.str());
+      case ScalarOp::pointwise:
+        return s.prim + operands();
+      case ScalarOp::cast:
+        return fmt::format("cast {}{}", nacre_dtype_name(s.dtype), operands());
+      case ScalarOp::check_index:
+        return fmt::format("check_index{} in {}", operands(), s.expr.str());
+      case ScalarOp::reduce:
+        return "reduce " + s.prim + operands();
+      case ScalarOp::scan:
+        return "scan " + s.prim + operands();
+      case ScalarOp::accumulator:
+        return fmt::format("accumulator {} {}", s.number, nacre_dtype_name(s.dtype));
+    }
+    fail(ErrorKind::internal, "a scalar of unknown kind");
+  }
+
+  void nest(const Nest& n, std::string& out) const {
+    out += "    nest";
+    if (!n.loops.empty()) out += " " + loops_text(n.loops, n.reduced);
+    out += "\n";
+    for (size_t i = 0; i < n.code.size(); ++i)
+      out += fmt::format("      v{} = {}{}\n", i, scalar(n.code[i]), comment(n.code[i].where));
+    for (const Store& s : n.stores) {
+      const std::string mode(name_in(kStoreModes, s.mode));
+      out += fmt::format("      store {}{}{} = v{}\n", mode, mode.empty() ? "" : " ", element(s.buffer, s.at), s.value);
+    }
+  }
+
+  void contraction(const Contraction& c, std::string& out) const {
+    out += fmt::format("    {} {}", name_in(kContractions, c.kind), nacre_dtype_name(c.dtype));
+    if (!c.stride.empty())
+      out += fmt::format(" stride {} padding {} dilation {} output_padding {} groups {}", list(c.stride),
+                         list(c.padding), list(c.dilation), list(c.output_padding), c.groups.str());
+    if (c.kind == ContractionKind::attention) out += " scale " + number_text(c.scale);
+    if (c.causal) out += " causal";
+    if (c.reverse) out += " reverse";
+    out += comment(c.where) + "\n";
+    out += "      loops " + loops_text(c.loops, c.reduced) + "\n";
+    for (size_t i = 0; i < c.operands.size(); ++i) {
+      const Operand& o = c.operands[i];
+      if (o.buffer < 0) {
+        out += "      operand none\n";
+        continue;
+      }
+      out += "      operand " + element(o.buffer, o.at);
+      if (i < c.operand_loops.size() && !c.operand_loops[i].empty()) out += " over " + loops_text(c.operand_loops[i]);
+      out += "\n";
+    }
+    for (BufferId b : c.results) out += "      result %" + program_[b].name + "\n";
+  }
+
+  void group(const Group& g, std::string& out) const {
+    out += "  group " + g.name + (g.serial ? " serial" : "") + "\n";
+    if (!g.outer.empty()) out += "    outer " + loops_text(g.outer) + "\n";
+    if (g.contraction) contraction(*g.contraction, out);
+    if (g.sort)
+      out += fmt::format("    sort %{} to %{} %{} dim {}{}\n", program_[g.sort->input].name,
+                         program_[g.sort->values].name, program_[g.sort->indices].name, g.sort->dim,
+                         g.sort->descending ? " descending" : "");
+    for (const Nest& n : g.nests) nest(n, out);
+  }
+
+  std::string whole() const {
+    std::string out = "loops " + program_.name + " {\n";
+    for (const auto& [name, f] : program_.symbols) {
+      const auto bound = [](int64_t v) {
+        return v == kUnbounded ? std::string("inf") : v == -kUnbounded ? std::string("-inf") : std::to_string(v);
+      };
+      out += fmt::format("  symbol {}: [{}, {}]", name, bound(f.range.min), bound(f.range.max));
+      if (f.multiple != 1) out += fmt::format(" multiple {}", f.multiple);
+      if (f.hint != 0) out += fmt::format(" hint {}", f.hint);
+      if (f.below) out += " below " + f.below->str();
+      out += "\n";
+    }
+    for (const Expr& e : program_.assumptions) out += "  assume " + e.str() + "\n";
+    for (const Buffer& b : program_.buffers) {
+      out += fmt::format("  buffer %{}: {}{} {}", b.name, nacre_dtype_name(b.dtype), list(b.shape),
+                         name_in(kBufferKinds, b.kind));
+      if (b.index >= 0) out += fmt::format(" {}", b.index);
+      if (!b.target.empty()) out += " " + quoted(b.target);
+      if (!b.order.empty()) out += fmt::format(" order [{}]", fmt::join(b.order, ", "));
+      out += "\n";
+    }
+    for (const Group& g : program_.groups) group(g, out);
+    for (size_t i = 0; i < program_.inputs.size(); ++i)
+      out += fmt::format("  input {}\n", program_.inputs[i] < 0 ? "none" : "%" + program_[program_.inputs[i]].name);
+    for (const LoopProgram::Output& o : program_.outputs) {
+      if (o.buffer >= 0)
+        out += fmt::format("  output %{}\n", program_[o.buffer].name);
+      else
+        out += fmt::format("  output {}\n", o.number ? "number " + o.number->str() : std::string("none"));
+    }
+    for (const LoopProgram::Mutation& m : program_.input_mutations)
+      out += fmt::format("  mutation {} from %{}\n", m.input, program_[m.from].name);
+    return out + "}\n";
+  }
+
+ private:
+  const LoopProgram& program_;
+};
+
+// ---- Parsing, a line at a time.
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  LoopProgram run() {
+    if (!next_line() || !take("loops")) refuse("expected `loops NAME {`");
+    program_.name = word();
+    expect("{");
+    end_line();
+    while (next_line()) {
+      if (take("}")) {
+        end_line();
+        if (next_line()) refuse("text after the closing brace");
+        return std::move(program_);
+      }
+      line();
+    }
+    refuse("the closing brace is missing");
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    fail(ErrorKind::user, "loop program, line {}, column {}: {}", number_, at_ + 1, why);
+  }
+
+  bool next_line() {
+    while (position_ < text_.size()) {
+      const size_t end = std::min(text_.find('\n', position_), text_.size());
+      line_ = text_.substr(position_, end - position_);
+      position_ = end + 1;
+      ++number_;
+      at_ = 0;
+      // The comment: where a scalar came from.
+      where_ = {};
+      bool in_quotes = false;
+      for (size_t i = 0; i < line_.size(); ++i) {
+        if (line_[i] == '\\' && in_quotes)
+          ++i;
+        else if (line_[i] == '"')
+          in_quotes = !in_quotes;
+        else if (line_.substr(i, 2) == "//" && !in_quotes) {
+          line_ = line_.substr(0, i);
+        } else if (line_[i] == '#' && !in_quotes) {
+          read_comment(line_.substr(i + 1));
+          line_ = line_.substr(0, i);
+        }
+      }
+      while (!line_.empty() && (line_.back() == ' ' || line_.back() == '\r')) line_.remove_suffix(1);
+      blanks();
+      if (at_ < line_.size()) return true;
+    }
+    return false;
+  }
+
+  void read_comment(std::string_view text) {
+    std::vector<std::string> words;
+    std::string current;
+    for (char c : text) {
+      if (c != ' ')
+        current += c;
+      else if (!current.empty())
+        words.push_back(std::move(current)), current.clear();
+    }
+    if (!current.empty()) words.push_back(current);
+    if (words.size() < 2) return;
+    if (words[0] != "-") where_.op = words[0];
+    if (const size_t colon = words[1].rfind(':'); words[1] != "-" && colon != std::string::npos) {
+      where_.file = words[1].substr(0, colon);
+      where_.line = std::atoi(words[1].c_str() + colon + 1);
+    }
+    if (words.size() > 2) where_.module = words[2];
+  }
+
+  void blanks() {
+    while (at_ < line_.size() && line_[at_] == ' ') ++at_;
+  }
+  static bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+  bool take(std::string_view token) {
+    blanks();
+    if (line_.substr(at_, token.size()) != token) return false;
+    const size_t end = at_ + token.size();
+    if (is_word(token.back()) && end < line_.size() && is_word(line_[end])) return false;
+    at_ = end;
+    blanks();
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!take(token)) refuse(fmt::format("expected '{}'", token));
+  }
+  std::string word() {
+    blanks();
+    const size_t begin = at_;
+    while (at_ < line_.size() && is_word(line_[at_])) ++at_;
+    if (begin == at_) refuse("expected a name");
+    std::string w(line_.substr(begin, at_ - begin));
+    blanks();
+    return w;
+  }
+  std::string raw_token() {
+    blanks();
+    const size_t begin = at_;
+    while (at_ < line_.size() && line_[at_] != ' ' && line_[at_] != ',' && line_[at_] != ']') ++at_;
+    std::string w(line_.substr(begin, at_ - begin));
+    blanks();
+    return w;
+  }
+  int64_t integer() {
+    const std::string w = raw_token();
+    int64_t value = 0;
+    if (w == "inf") return kUnbounded;
+    if (w == "-inf") return -kUnbounded;
+    const auto [end, error] = std::from_chars(w.data(), w.data() + w.size(), value);
+    if (error != std::errc() || end != w.data() + w.size()) refuse("expected an integer");
+    return value;
+  }
+  double real() {
+    const std::string w = raw_token();
+    char* end = nullptr;
+    const double value = std::strtod(w.c_str(), &end);
+    if (w.empty() || *end) refuse("expected a number");
+    return value;
+  }
+  void end_line() {
+    blanks();
+    if (at_ < line_.size()) refuse("unexpected text");
+  }
+  // The text up to one of `stops` outside parentheses and brackets.
+  std::string_view balanced(std::string_view stops) {
+    int depth = 0;
+    const size_t begin = at_;
+    while (at_ < line_.size()) {
+      const char c = line_[at_];
+      if (depth == 0 && stops.find(c) != std::string_view::npos) break;
+      if (c == '(' || c == '[') ++depth;
+      if (c == ')' || c == ']') --depth;
+      ++at_;
+    }
+    return line_.substr(begin, at_ - begin);
+  }
+  Expr expr(std::string_view text) const {
+    try {
+      return parse_expr(text);
+    } catch (const Error& e) {
+      refuse(e.message);
+    }
+  }
+  std::vector<Expr> exprs() {
+    expect("[");
+    std::vector<Expr> result;
+    if (take("]")) return result;
+    do result.push_back(expr(balanced(",]")));
+    while (take(","));
+    expect("]");
+    return result;
+  }
+  Expr rest() {
+    const std::string_view text = line_.substr(at_);
+    at_ = line_.size();
+    return expr(text);
+  }
+  nacre_dtype dtype() {
+    const std::string name = word();
+    for (uint32_t d = 1; d < NACRE_DTYPE_COUNT; ++d)
+      if (name == nacre_dtype_name(d)) return static_cast<nacre_dtype>(d);
+    refuse(fmt::format("no scalar type '{}'", name));
+  }
+  BufferId buffer() {
+    expect("%");
+    const std::string name = word();
+    auto found = buffers_.find(name);
+    if (found == buffers_.end()) refuse(fmt::format("no buffer %{}", name));
+    return found->second;
+  }
+  int scalar_ref() {
+    const std::string name = word();
+    auto i = scalar_of_symbol(name);
+    if (!i || *i >= static_cast<int>(nest().code.size())) refuse(fmt::format("no scalar {}", name));
+    return *i;
+  }
+  std::string quoted_text() {
+    expect("\"");
+    std::string text;
+    for (; at_ < line_.size() && line_[at_] != '"'; ++at_) {
+      if (line_[at_] == '\\') ++at_;
+      if (at_ < line_.size()) text += line_[at_];
+    }
+    expect("\"");
+    return text;
+  }
+  // `i0: s0, i1: 10 | i2: 4`: the loops after the bar are reduced.
+  std::vector<LoopVar> loops(int* reduced) {
+    std::vector<LoopVar> result;
+    bool after_bar = false;
+    if (take("|")) after_bar = true;
+    while (at_ < line_.size()) {
+      LoopVar loop;
+      loop.name = word();
+      expect(":");
+      loop.extent = expr(balanced(",|"));
+      result.push_back(std::move(loop));
+      if (after_bar && reduced) ++*reduced;
+      if (take(",")) continue;
+      if (reduced && !after_bar && take("|")) {
+        after_bar = true;
+        continue;
+      }
+      break;
+    }
+    return result;
+  }
+
+  Group& group() {
+    if (program_.groups.empty()) refuse("outside a group");
+    return program_.groups.back();
+  }
+  Nest& nest() {
+    if (group().nests.empty()) refuse("outside a nest");
+    return group().nests.back();
+  }
+  Contraction& contraction() {
+    if (!group().contraction) refuse("outside a contraction");
+    return *group().contraction;
+  }
+
+  void line() {
+    if (take("symbol")) return symbol();
+    if (take("assume")) {
+      program_.assumptions.push_back(rest());
+      return;
+    }
+    if (take("buffer")) return declare_buffer();
+    if (take("group")) {
+      Group g;
+      g.name = word();
+      g.serial = take("serial");
+      end_line();
+      program_.groups.push_back(std::move(g));
+      return;
+    }
+    if (take("outer")) {
+      group().outer = loops(nullptr);
+      return end_line();
+    }
+    if (take("nest")) {
+      group().nests.emplace_back();
+      nest().loops = loops(&nest().reduced);
+      return end_line();
+    }
+    if (take("loops")) {
+      contraction().loops = loops(&contraction().reduced);
+      return end_line();
+    }
+    if (take("operand")) return operand();
+    if (take("result")) {
+      contraction().results.push_back(buffer());
+      return end_line();
+    }
+    if (take("store")) return store();
+    if (take("input")) {
+      program_.inputs.push_back(take("none") ? -1 : buffer());
+      return end_line();
+    }
+    if (take("output")) {
+      LoopProgram::Output o;
+      if (take("number"))
+        o.number = rest();
+      else if (!take("none"))
+        o.buffer = buffer();
+      program_.outputs.push_back(std::move(o));
+      return end_line();
+    }
+    if (take("mutation")) {
+      LoopProgram::Mutation m;
+      m.input = static_cast<int>(integer());
+      expect("from");
+      m.from = buffer();
+      program_.input_mutations.push_back(m);
+      return end_line();
+    }
+    if (take("sort")) {
+      Group::Sort s;
+      s.input = buffer();
+      expect("to");
+      s.values = buffer();
+      s.indices = buffer();
+      expect("dim");
+      s.dim = static_cast<int>(integer());
+      s.descending = take("descending");
+      group().sort = s;
+      return end_line();
+    }
+    for (const auto& [kind, name] : kContractions)
+      if (take(name)) return start_contraction(kind);
+    scalar();
+  }
+
+  void symbol() {
+    const std::string name = word();
+    SymbolFacts f;
+    expect(":");
+    expect("[");
+    f.range.min = integer();
+    expect(",");
+    f.range.max = integer();
+    expect("]");
+    if (take("multiple")) f.multiple = integer();
+    if (take("hint")) f.hint = integer();
+    if (take("below")) f.below = rest();
+    end_line();
+    program_.symbols[name] = std::move(f);
+  }
+
+  void declare_buffer() {
+    Buffer b;
+    expect("%");
+    b.name = word();
+    expect(":");
+    b.dtype = dtype();
+    b.shape = exprs();
+    const std::string kind = word();
+    bool known = false;
+    for (const auto& [k, name] : kBufferKinds)
+      if (kind == name) b.kind = k, known = true;
+    if (!known) refuse(fmt::format("no kind of buffer '{}'", kind));
+    if (at_ < line_.size() && std::isdigit(static_cast<unsigned char>(line_[at_]))) b.index = static_cast<int>(integer());
+    if (at_ < line_.size() && line_[at_] == '"') b.target = quoted_text();
+    if (take("order")) {
+      for (const Expr& e : exprs()) {
+        if (!e.constant()) refuse("the order of dims is numbers");
+        b.order.push_back(static_cast<int>(*e.constant()));
+      }
+    }
+    end_line();
+    if (!buffers_.emplace(b.name, static_cast<BufferId>(program_.buffers.size())).second)
+      refuse(fmt::format("two buffers %{}", b.name));
+    program_.buffers.push_back(std::move(b));
+  }
+
+  void start_contraction(ContractionKind kind) {
+    Contraction c;
+    c.kind = kind;
+    c.dtype = dtype();
+    if (take("stride")) {
+      c.stride = exprs();
+      expect("padding");
+      c.padding = exprs();
+      expect("dilation");
+      c.dilation = exprs();
+      expect("output_padding");
+      c.output_padding = exprs();
+      expect("groups");
+      c.groups = rest();
+    }
+    if (take("scale")) c.scale = real();
+    c.causal = take("causal");
+    c.reverse = take("reverse");
+    c.where = where_;
+    end_line();
+    group().contraction = std::move(c);
+  }
+
+  void operand() {
+    Contraction& c = contraction();
+    const bool own_loops = c.kind != ContractionKind::matmul && c.kind != ContractionKind::attention;
+    Operand o;
+    std::vector<LoopVar> over;
+    if (!take("none")) {
+      o.buffer = buffer();
+      o.at = exprs();
+      if (take("over")) over = loops(nullptr);
+    }
+    c.operands.push_back(std::move(o));
+    if (own_loops) c.operand_loops.push_back(std::move(over));
+    end_line();
+  }
+
+  void store() {
+    Store s;
+    for (const auto& [mode, name] : kStoreModes)
+      if (!name.empty() && take(name)) s.mode = mode;
+    s.buffer = buffer();
+    s.at = exprs();
+    expect("=");
+    s.value = scalar_ref();
+    end_line();
+    nest().stores.push_back(std::move(s));
+  }
+
+  void operands(Scalar& s) {
+    while (at_ < line_.size()) s.operands.push_back(scalar_ref());
+  }
+  nacre_dtype type_of(int i) { return nest().code[static_cast<size_t>(i)].dtype; }
+
+  void scalar() {
+    const std::string name = word();
+    if (scalar_of_symbol(name) != static_cast<int>(nest().code.size()))
+      refuse(fmt::format("expected v{} or the start of something else", nest().code.size()));
+    expect("=");
+    Scalar s;
+    s.where = where_;
+    const std::string op = word();
+    if (op == "load") {
+      s.op = ScalarOp::load;
+      s.buffer = buffer();
+      s.dtype = register_type(program_[s.buffer].dtype);
+      s.at = exprs();
+      if (take("when")) {
+        s.when = exprs();
+        expect("else");
+        s.operands.push_back(scalar_ref());
+      }
+    } else if (op == "constant") {
+      s.op = ScalarOp::constant;
+      s.number = real();
+      s.dtype = dtype();
+    } else if (op == "index") {
+      s.op = ScalarOp::index;
+      s.dtype = dtype();
+      s.expr = rest();
+    } else if (op == "cast") {
+      s.op = ScalarOp::cast;
+      s.dtype = dtype();
+      operands(s);
+    } else if (op == "check_index") {
+      s.op = ScalarOp::check_index;
+      s.operands.push_back(scalar_ref());
+      expect("in");
+      s.expr = rest();
+      s.dtype = NACRE_i64;
+    } else if (op == "reduce" || op == "scan") {
+      s.op = op == "reduce" ? ScalarOp::reduce : ScalarOp::scan;
+      s.prim = word();
+      if (!(op == "reduce" ? is_reduction(s.prim) : is_scan(s.prim))) refuse(fmt::format("no {} '{}'", op, s.prim));
+      operands(s);
+      if (s.operands.size() != 1) refuse(fmt::format("a {} has one operand", op));
+      s.dtype = op == "reduce" ? reduced_type(s.prim, type_of(s.operands[0])) : type_of(s.operands[0]);
+    } else if (op == "accumulator") {
+      s.op = ScalarOp::accumulator;
+      s.number = real();
+      s.dtype = dtype();
+    } else {
+      const PointwiseInfo* info = pointwise_info(op);
+      if (!info) refuse(fmt::format("no scalar operation '{}'", op));
+      s.op = ScalarOp::pointwise;
+      s.prim = op;
+      operands(s);
+      if (static_cast<int>(s.operands.size()) != info->arity) refuse(fmt::format("{} has {} operands", op, info->arity));
+      s.dtype = info->boolean ? NACRE_bool_ : type_of(s.operands.back());
+    }
+    end_line();
+    nest().code.push_back(std::move(s));
+  }
+
+  std::string_view text_, line_;
+  size_t position_ = 0, at_ = 0;
+  int number_ = 0;
+  Provenance where_;
+  LoopProgram program_;
+  std::map<std::string, BufferId> buffers_;
+};
+
+}  // namespace
+
+std::string print(const LoopProgram& program) { return Printer(program).whole(); }
+
+std::string print(const LoopProgram& program, const Group& group) {
+  std::string out;
+  Printer(program).group(group, out);
+  return out;
+}
+
+LoopProgram parse_loops(std::string_view text) { return Parser(text).run(); }
+
+}  // namespace nacre
