@@ -105,7 +105,8 @@ for step; do
     unit) tests_of unit "$NACRE_BUILD" ;;
     golden) counted golden "$NACRE_PYTHON" "$root/tests/golden/run.py" --tool "$NACRE_BUILD/bin/nacre" ;;
     models) models ;;
-    command) counted command "$NACRE_PYTHON" "$root/tests/command/run.py" --tool "$NACRE_BUILD/bin/nacre" ;;
+    command) counted command "$NACRE_PYTHON" "$root/tests/command/run.py" --tool "$NACRE_BUILD/bin/nacre" \
+      --cases "$NACRE_CACHE/cases" ;;
     sanitize) sanitize ;;
     fuzz) fuzz ;;
     *)

@@ -1,0 +1,476 @@
+"""Tests of the nacre command: what it answers, and what it does with damaged, missing and foreign files.
+
+    python run.py --tool build/bin/nacre [--only WORD] [--cases DIR]
+
+Every function test_* is a test; it gets a Bench with the tool, scratch folders and compiled artifacts. An error must be
+an exit status of 1 to 127 and a message on stderr: never a signal, a hang or a wrong answer.
+"""
+import argparse
+import copy
+import inspect
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import zipfile
+from pathlib import Path
+
+import numpy
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+EXPORT = ROOT / "tests" / "models" / "export.py"
+CASES = ("floor", "counter", "ds_cnn", "resnet8", "resnet18", "autoencoder_dynamic", "mtcnn_pnet", "mtcnn_rnet", "minilm_pretrained")
+TIMEOUT = 120
+
+
+class Done:
+    """A finished command."""
+
+    def __init__(self, process, command):
+        self.status, self.out, self.err = process.returncode, process.stdout, process.stderr
+        self.command = " ".join(map(str, command))
+
+    def __str__(self):
+        return f"$ {self.command}\nstatus {self.status}\n{self.out[-1500:]}{self.err[-1500:]}"
+
+
+class Bench:
+    def __init__(self, tool, cases, scratch):
+        self.tool, self.cases, self.scratch = tool, cases, scratch
+        self.made = {}
+
+    def nacre(self, *arguments, **options):
+        command = [str(self.tool), *map(str, arguments)]
+        try:
+            process = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, **options)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"$ {' '.join(command)}\ntook more than {TIMEOUT} s")
+        return Done(process, command)
+
+    def works(self, *arguments, **options):
+        done = self.nacre(*arguments, **options)
+        assert done.status == 0, str(done)
+        return done
+
+    def refuses(self, *arguments, says=(), **options):
+        """The command must end with an error and a message that has all the words."""
+        done = self.nacre(*arguments, **options)
+        assert 1 <= done.status <= 127, str(done)
+        assert done.err.strip(), f"no message\n{done}"
+        assert done.status != 5, f"an internal error\n{done}"
+        for word in says:
+            assert word in done.err, f"the message lacks '{word}'\n{done}"
+        return done
+
+    def case(self, name):
+        assert name in CASES, f"add {name} to CASES"
+        return self.cases / name
+
+    def artifact(self, name):
+        if name not in self.made:
+            path = self.scratch / f"{name}.nacre"
+            self.works("compile", self.case(name) / "model.pt2", "-o", path)
+            self.made[name] = path
+        return self.made[name]
+
+    def folder(self):
+        return Path(tempfile.mkdtemp(dir=self.scratch))
+
+
+def near(got, want):
+    numpy.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def numbered(folder, kind):
+    return [numpy.load(folder / f"{kind}_{i}.npy") for i in range(len(list(folder.glob(f"{kind}_[0-9]*.npy"))))]
+
+
+# ---------------------------------------------------------------- what works
+
+def test_compile_run_and_figures(bench):
+    case = bench.case("mtcnn_rnet")
+    folder = bench.folder()
+    done = bench.works("compile", case / "model.pt2", "-o", folder / "model.nacre")
+    for word in ("code", "weights", "arena", "state"):
+        assert word in done.out + done.err, f"no figure for {word}\n{done}"
+    for name in ("set_0", "also_0", "also_1"):
+        out = bench.folder()
+        bench.works("run", folder / "model.nacre", "--inputs", case / name, "--output-dir", out)
+        for got, want in zip(numbered(out, "output"), numbered(case / name, "output"), strict=True):
+            near(got, want)
+
+
+def test_inputs_as_single_files_and_two_threads(bench):
+    case, out = bench.case("minilm_pretrained"), bench.folder()
+    bench.works("run", bench.artifact("minilm_pretrained"), "--input", case / "set_0" / "input_0.npy",
+                "--input", case / "set_0" / "input_1.npy", "--output-dir", out, "--threads", 2)
+    near(numpy.load(out / "output_0.npy"), numpy.load(case / "set_0" / "output_0.npy"))
+
+
+def test_state_carries_from_call_to_call(bench):
+    case, state = bench.case("counter"), bench.folder()
+    for step in range(3):
+        out = bench.folder()
+        bench.works("run", bench.artifact("counter"), "--inputs", case / f"sequence_{step}", "--output-dir", out, "--state", state)
+        for got, want in zip(numbered(out, "output"), numbered(case / f"sequence_{step}", "output"), strict=True):
+            near(got, want)
+
+
+def test_mutated_input_is_written_back(bench):
+    case, out = bench.case("counter"), bench.folder()
+    bench.works("run", bench.artifact("counter"), "--inputs", case / "set_0", "--output-dir", out)
+    near(numpy.load(out / "after_input_0.npy"), numpy.load(case / "set_0" / "after_input_0.npy"))
+    assert not (out / "after_input_1.npy").exists(), "an input that is only read was written"
+
+
+def test_same_input_gives_the_same_bytes(bench):
+    case, folder = bench.case("ds_cnn"), bench.folder()
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    shutil.copy(case / "model.pt2", elsewhere / "other_name.pt2")
+    bench.works("compile", case / "model.pt2", "-o", folder / "a.nacre")
+    bench.works("compile", elsewhere / "other_name.pt2", "-o", elsewhere / "b.nacre", cwd=elsewhere,
+                env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")})  # compiled anew, not from the cache
+    assert (folder / "a.nacre").read_bytes() == (elsewhere / "b.nacre").read_bytes()
+
+
+def test_dump_has_a_file_for_every_layer(bench):
+    folder = bench.folder()
+    bench.works("compile", bench.case("resnet8") / "model.pt2", "-o", folder / "a.nacre", "--dump", folder / "dump")
+    files = sorted(p.name for p in (folder / "dump").iterdir())
+    for layer in ("captured", "functional", "primitive", "loop"):
+        assert any(layer in name for name in files), f"no {layer} among {files}"
+    text = "".join(p.read_text(errors="replace") for p in (folder / "dump").iterdir() if p.is_file())
+    assert "zoo.py:" in text, "no Python lines in the dump"
+
+
+def test_inspect_as_text_and_json(bench):
+    artifact = bench.artifact("mtcnn_pnet")
+    text = bench.works("inspect", artifact).out
+    assert "multiple" in text or "even" in text or "2*" in text, f"the guards say nothing of even sizes\n{text[:3000]}"
+    json.loads(bench.works("inspect", artifact, "--json").out)
+
+
+def test_bench_prints_its_figures(bench):
+    case = bench.case("ds_cnn")
+    numpy.savez(bench.scratch / "ds_cnn.npz", numpy.load(case / "set_0" / "input_0.npy"))
+    figures = json.loads(bench.works("bench", "--json", bench.artifact("ds_cnn"), "--threads", 2, "--seconds", 0.2,
+                                     "--inputs", bench.scratch / "ds_cnn.npz", "--output", bench.scratch / "y.npy").out)
+    assert figures["load_ms"] > 0 and figures["first_ms"] > 0 and figures["peak_rss_mb"] > 0
+    assert len(figures["times_ms"]) >= 2 and min(figures["times_ms"]) > 0
+    near(numpy.load(bench.scratch / "y.npy"), numpy.load(case / "set_0" / "output_0.npy"))
+    profile = bench.works("bench", bench.artifact("ds_cnn"), "--seconds", 0.2, "--profile").out
+    assert "zoo.py:" in profile, f"no Python lines in the profile\n{profile}"
+
+
+def test_targets_are_listed(bench):
+    assert "x86-64-v3" in bench.works("targets").out
+
+
+def test_a_named_target_runs_here(bench):
+    if "avx2" not in Path("/proc/cpuinfo").read_text():
+        return
+    case, folder = bench.case("resnet8"), bench.folder()
+    bench.works("compile", case / "model.pt2", "-o", folder / "a.nacre", "--target", "x86-64-v3")
+    bench.works("run", folder / "a.nacre", "--inputs", case / "set_0", "--output-dir", folder)
+    near(numpy.load(folder / "output_0.npy"), numpy.load(case / "set_0" / "output_0.npy"))
+
+
+def test_verify_reports_each_case(bench):
+    good, folder = bench.case("floor"), bench.folder()
+    wrong = folder / "wrong"
+    shutil.copytree(good, wrong)
+    output = numpy.load(wrong / "set_0" / "output_0.npy")
+    output.flat[0] += 1
+    numpy.save(wrong / "set_0" / "output_0.npy", output)
+    (wrong / "set_0" / "output64_0.npy").unlink()
+    done = bench.nacre("verify", "--json", "--stage", "functional", wrong, good)
+    assert done.status not in (0, 5) and done.status < 128, str(done)
+    verdicts = json.loads(done.out)
+    by_case = {Path(v["case"]).name: v for v in verdicts}
+    assert set(by_case["wrong"]) >= {"case", "passed", "stage", "reason", "max_error"}, str(done)
+    assert not by_case["wrong"]["passed"] and by_case["wrong"]["reason"], str(done)
+    assert by_case["floor"]["passed"], str(done)
+
+
+# ---------------------------------------------------------------- inputs outside the guards
+
+def run_with(bench, name, *arrays, says):
+    folder = bench.folder()
+    for index, array in enumerate(arrays):
+        numpy.save(folder / f"input_{index}.npy", array)
+    out = folder / "out"
+    bench.refuses("run", bench.artifact(name), "--inputs", folder, "--output-dir", out, says=says)
+    assert not out.exists() or not list(out.glob("output_*")), "outputs were written"
+
+
+def test_wrong_dimension(bench):
+    run_with(bench, "floor", numpy.zeros((1, 17), "float32"), says=("17", "16"))
+
+
+def test_odd_size_explains_itself(bench):
+    run_with(bench, "mtcnn_pnet", numpy.zeros((1, 3, 153, 154), "float32"), says=("153", "2"))
+
+
+def test_size_out_of_range(bench):
+    run_with(bench, "autoencoder_dynamic", numpy.zeros((65, 640), "float32"), says=("65", "64"))
+
+
+def test_sizes_that_disagree(bench):
+    run_with(bench, "minilm_pretrained", numpy.zeros((2, 9), "int64"), numpy.ones((2, 8), "int64"), says=("8", "9"))
+
+
+def test_wrong_dtype(bench):
+    run_with(bench, "floor", numpy.zeros((1, 16), "float64"), says=("f64", "f32"))
+
+
+def test_wrong_rank(bench):
+    run_with(bench, "floor", numpy.zeros(16, "float32"), says=("rank",))
+
+
+def test_too_few_and_too_many_inputs(bench):
+    run_with(bench, "minilm_pretrained", numpy.zeros((2, 8), "int64"), says=("input",))
+    x = numpy.zeros((1, 16), "float32")
+    numpy.save(bench.scratch / "x.npy", x)
+    bench.refuses("run", bench.artifact("floor"), "--input", bench.scratch / "x.npy", "--input", bench.scratch / "x.npy",
+                  "--output-dir", bench.folder(), says=("input",))
+
+
+def test_index_out_of_range_names_operator_and_line(bench):
+    tokens = numpy.full((1, 6), 40000, "int64")
+    run_with(bench, "minilm_pretrained", tokens, numpy.ones_like(tokens), says=("embedding", ".py:"))
+
+
+# ---------------------------------------------------------------- damaged and foreign files
+
+def damaged_arrays(folder):
+    good = folder / "good.npy"
+    numpy.save(good, numpy.zeros((1, 16), "float32"))
+    data = good.read_bytes()
+    yield b""
+    yield data[:5]
+    yield data[:40]
+    yield data[:-1]
+    yield data + b"x"
+    yield b"\x93NUMPY\x09\x00" + data[8:]
+    yield data.replace(b"<f4", b"|O8")
+    yield data.replace(b"(1, 16)", b"(-1,16)")
+    yield data.replace(b"(1, 16), }", b"(9**99,), }")
+    yield data.replace(b"(1, 16), }            ", b"(1, 1600000000000), }")
+    yield b"not an array at all" * 10
+
+
+def test_damaged_arrays(bench):
+    folder = bench.folder()
+    for index, data in enumerate(damaged_arrays(folder)):
+        path = folder / f"bad_{index}.npy"
+        path.write_bytes(data)
+        bench.refuses("run", bench.artifact("floor"), "--input", path, "--output-dir", folder / "out")
+
+
+def test_missing_and_unreadable_paths(bench):
+    folder = bench.folder()
+    artifact, program = bench.artifact("floor"), bench.case("floor") / "model.pt2"
+    for verb in (["inspect"], ["bench"], ["run", "--output-dir", folder]):
+        bench.refuses(verb[0], folder / "nowhere.nacre", *verb[1:], says=("nowhere.nacre",))
+        bench.refuses(verb[0], folder, *verb[1:])
+    bench.refuses("compile", folder / "nowhere.pt2", "-o", folder / "a.nacre", says=("nowhere.pt2",))
+    bench.refuses("compile", folder, "-o", folder / "a.nacre")
+    bench.refuses("compile", program, "-o", folder / "no" / "such" / "folder" / "a.nacre", says=("a.nacre",))
+    bench.refuses("compile", program, "-o", folder)
+    bench.refuses("verify", folder / "nowhere")
+    bench.refuses("run", artifact, "--input", folder / "nowhere.npy", "--output-dir", folder, says=("nowhere.npy",))
+    if os.geteuid() != 0:
+        hidden = folder / "hidden.nacre"
+        shutil.copy(artifact, hidden)
+        hidden.chmod(0)
+        bench.refuses("inspect", hidden, says=("hidden.nacre",))
+    assert not (folder / "a.nacre").exists()
+
+
+def test_command_line_mistakes(bench):
+    for line in ([], ["dance"], ["compile"], ["inspect", "a", "--no-such-option"], ["bench", bench.artifact("floor"), "--threads", "0"],
+                 ["compile", bench.case("floor") / "model.pt2", "-o", bench.scratch / "a.nacre", "--target", "abacus"]):
+        bench.refuses(*line)
+
+
+def test_full_disk(bench):
+    if not os.path.exists("/dev/full"):
+        return
+    program = bench.case("floor") / "model.pt2"
+    bench.refuses("compile", program, "-o", "/dev/full")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([bench.tool, "inspect", bench.artifact("floor")], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert 1 <= done.returncode <= 127 and done.stderr.strip(), f"status {done.returncode}: {done.stderr}"
+    # a limit on file sizes stands for a disk that fills up while a file is written
+    folder = bench.folder()
+    big = bench.case("resnet8") / "model.pt2"
+    limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 8; exec "$0" compile "$1" -o "$2" --no-check', str(bench.tool), str(big), str(folder / "a.nacre")]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=TIMEOUT)
+    assert 1 <= done.returncode <= 127 and done.stderr.strip(), f"status {done.returncode}: {done.stderr}"
+    assert not (folder / "a.nacre").exists(), "half an artifact was left"
+
+
+def test_truncated_artifacts(bench):
+    data = bench.artifact("resnet8").read_bytes()
+    path = bench.folder() / "cut.nacre"
+    for size in sorted({0, 1, 7, 8, 63, 64, 65, 200, len(data) // 4, len(data) // 2, len(data) - 65, len(data) - 1}):
+        path.write_bytes(data[:size])
+        bench.refuses("inspect", path, says=("cut.nacre",))
+        bench.refuses("run", path, "--inputs", bench.case("resnet8") / "set_0", "--output-dir", path.parent)
+
+
+def test_flipped_bits_never_crash(bench):
+    """Outside the weights and the padding, every flipped bit is found; nowhere does one crash the runtime."""
+    data = bench.artifact("floor").read_bytes()
+    path = bench.folder() / "flipped.nacre"
+    dice = random.Random(20261129)
+    places = list(range(0, 64, 3)) + [dice.randrange(len(data)) for _ in range(60)]
+    for place in places:
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << dice.randrange(8)
+        path.write_bytes(flipped)
+        done = bench.nacre("run", path, "--inputs", bench.case("floor") / "set_0", "--output-dir", path.parent)
+        assert 0 <= done.status <= 127 and done.status != 5, f"byte {place}\n{done}"
+        assert place >= 56 or done.status != 0, f"byte {place} of the header changed and nobody noticed\n{done}"
+
+
+def test_foreign_files(bench):
+    folder = bench.folder()
+    foreign = {"text.nacre": b"hello", "zeros.nacre": bytes(100000), "noise.nacre": random.Random(1).randbytes(100000),
+               "tool.nacre": bench.tool.read_bytes()[:200000], "program.nacre": (bench.case("floor") / "model.pt2").read_bytes()}
+    for name, data in foreign.items():
+        (folder / name).write_bytes(data)
+        bench.refuses("inspect", folder / name, says=(name,))
+    for name in ("text.nacre", "zeros.nacre", "noise.nacre"):
+        (folder / "model.pt2").write_bytes(foreign[name])
+        bench.refuses("compile", folder / "model.pt2", "-o", folder / "a.nacre", says=("model.pt2",))
+    bench.refuses("compile", bench.artifact("floor"), "-o", folder / "a.nacre")
+
+
+def test_truncated_programs(bench):
+    data = (bench.case("resnet8") / "model.pt2").read_bytes()
+    path = bench.folder() / "cut.pt2"
+    for size in sorted({1, 100, len(data) // 2, len(data) - 30, len(data) - 1}):
+        path.write_bytes(data[:size])
+        bench.refuses("compile", path, "-o", path.with_suffix(".nacre"))
+
+
+def test_programs_with_missing_parts(bench):
+    source, folder = bench.case("ds_cnn") / "model.pt2", bench.folder()
+    with zipfile.ZipFile(source) as archive:
+        parts = [(info, archive.read(info)) for info in archive.infolist()]
+    weights = 0
+    for missing, _ in parts:
+        name = missing.filename.split("/", 1)[1]
+        is_weight = name.startswith("data/weights/weight_")
+        weights += is_weight
+        if is_weight and weights > 3:
+            continue
+        path = folder / "part.pt2"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+            for info, data in parts:
+                if info is not missing:
+                    archive.writestr(copy.copy(info), data)
+        done = bench.nacre("compile", path, "-o", folder / "a.nacre", "--no-check")
+        assert 0 <= done.status <= 127 and done.status != 5, f"without {name}\n{done}"
+        if name.startswith("models/") or name.startswith("data/weights"):
+            assert done.status != 0, f"compiled without {name}\n{done}"
+
+
+def test_programs_with_a_damaged_graph(bench):
+    source, folder = bench.case("floor") / "model.pt2", bench.folder()
+    with zipfile.ZipFile(source) as archive:
+        parts = [(info, archive.read(info)) for info in archive.infolist()]
+
+    def changed(change):
+        path = folder / "graph.pt2"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+            for info, data in parts:
+                archive.writestr(copy.copy(info), change(data) if info.filename.endswith("models/model.json") else data)
+        return path
+
+    def edited(edit):
+        def change(data):
+            tree = json.loads(data)
+            edit(tree)
+            return json.dumps(tree).encode()
+        return change
+
+    def unknown_operator(tree):
+        tree["graph_module"]["graph"]["nodes"][0]["target"] = "torch.ops.aten.does_not_exist.default"
+
+    def unknown_value(tree):
+        tree["graph_module"]["graph"]["nodes"][0]["inputs"][0]["arg"] = {"as_tensor": {"name": "nobody"}}
+
+    def newer_schema(tree):
+        tree["schema_version"]["major"] = 9999
+
+    def bad_dtype(tree):
+        next(iter(tree["graph_module"]["graph"]["tensor_values"].values()))["dtype"] = 99
+
+    for change, says in ((lambda d: d[:len(d) // 2], ()), (lambda d: b"", ()), (lambda d: b"{}", ()), (lambda d: b"null", ()),
+                         (lambda d: b"[" * 200000, ()), (edited(unknown_operator), ("does_not_exist",)),
+                         (edited(unknown_value), ("nobody",)), (edited(newer_schema), ("9999",)), (edited(bad_dtype), ())):
+        bench.refuses("compile", changed(change), "-o", folder / "a.nacre", says=says)
+
+
+# ---------------------------------------------------------------- speed of the command itself
+
+def best_of(tries, limit, measure):
+    """Timings on a busy machine: the best of a few must be below the limit."""
+    best = min(measure() for _ in range(tries))
+    print(f"    {best:.2f} (limit {limit})")
+    assert best < limit, f"{best:.2f}, limit {limit}"
+
+
+def test_resnet18_opens_in_five_milliseconds(bench):
+    artifact = bench.artifact("resnet18")
+    best_of(5, 5.0, lambda: json.loads(bench.works("bench", "--json", artifact, "--seconds", 0).out)["load_ms"])
+
+
+def test_resnet18_compiles_again_in_three_seconds(bench):
+    artifact, program = bench.artifact("resnet18"), bench.case("resnet18") / "model.pt2"
+
+    def compile_again():
+        start = time.perf_counter()
+        bench.works("compile", program, "-o", artifact)
+        return time.perf_counter() - start
+    best_of(3, 3.0, compile_again)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tool", type=Path, required=True)
+    parser.add_argument("--cases", type=Path, help="folder of exported models (default: in the scratch folder)")
+    parser.add_argument("--only", default="", help="a part of the tests' names")
+    options = parser.parse_args()
+    tests = [(name, function) for name, function in globals().items()
+             if name.startswith("test_") and inspect.isfunction(function) and options.only in name]
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="nacre-command-") as scratch:
+        bench = Bench(options.tool.resolve(), options.cases or Path(scratch) / "cases", Path(scratch))
+        subprocess.run([sys.executable, EXPORT, "--out", bench.cases, "--only", ",".join(CASES)], check=True)
+        for name, function in tests:
+            start = time.perf_counter()
+            try:
+                function(bench)
+                verdict = "ok"
+            except Exception as error:  # every test is run
+                failed += 1
+                verdict = "FAILED"
+                text = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
+                print("    " + text.strip().replace("\n", "\n    "))
+            print(f"  {name}: {verdict} ({time.perf_counter() - start:.1f} s)", flush=True)
+    print(f"command: {len(tests) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
