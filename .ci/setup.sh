@@ -18,7 +18,7 @@ NACRE_TORCH_VERSION=2.15
 
 nacre_packages=(
   build-essential cmake ninja-build ccache pkg-config git
-  llvm-19-dev libclang-19-dev liblld-19-dev clang-19 lld-19 libomp-19-dev libclang-rt-19-dev
+  llvm-19-dev llvm-19-tools libclang-19-dev liblld-19-dev clang-19 lld-19 libomp-19-dev libclang-rt-19-dev
   zlib1g-dev libzstd-dev libzip-dev libflatbuffers-dev flatbuffers-compiler
   nlohmann-json3-dev libxxhash-dev libcli11-dev libfmt-dev
   libgtest-dev libbenchmark-dev
