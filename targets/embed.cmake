@@ -1,0 +1,22 @@
+# Writes the headers of the kernel library as one C++ file of string literals.
+#   cmake -DOUT=FILE -DFOLDER=targets/kernel -DABI=formats/kernel_abi.h -P embed.cmake
+file(GLOB headers ${FOLDER}/*.h)
+list(SORT headers)
+list(APPEND headers ${ABI})
+set(text "#include \"targets/kernel_sources.h\"\n\nnamespace nacre {\n\nconst std::vector<KernelHeader>& kernel_headers() {\n  static const std::vector<KernelHeader> headers = {\n")
+foreach(header ${headers})
+  get_filename_component(name ${header} NAME)
+  file(READ ${header} content)
+  # A string literal has a limited length: pieces of it stand side by side.
+  string(LENGTH "${content}" length)
+  string(APPEND text "      {\"nacre/${name}\",\n")
+  set(at 0)
+  while(at LESS length)
+    string(SUBSTRING "${content}" ${at} 8000 piece)
+    string(APPEND text "R\"__nacre(${piece})__nacre\"\n")
+    math(EXPR at "${at} + 8000")
+  endwhile()
+  string(APPEND text "},\n")
+endforeach()
+string(APPEND text "  };\n  return headers;\n}\n\n}  // namespace nacre\n")
+file(WRITE ${OUT} "${text}")
