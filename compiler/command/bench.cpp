@@ -37,7 +37,8 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// The process's own peak. getrusage would count the memory of whoever started this process, up to its exec.
+// The process's own peak. getrusage would count the memory of whoever started this process, up to
+// its exec.
 double peak_rss_mb() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -59,9 +60,9 @@ struct Row {
 // One row for each command of the variant that ran, the most expensive first.
 std::vector<Row> profile_rows(const BenchOptions& options, const Session& session,
                               std::uint32_t entry) {
-  const Buffer bytes = read_bytes(options.model);
-  const formats::Artifact artifact = formats::read_artifact(
-      {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  const AlignedBytes bytes = read_bytes(options.model);
+  const formats::Artifact artifact =
+      formats::read_artifact({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   const formats::Variant& variant =
       artifact.entries.at(entry).variants.at(nacre_session_variant(session.get()));
   std::vector<Row> rows;
@@ -115,9 +116,9 @@ int bench(const BenchOptions& options) {
   const double load_ms = milliseconds_since(start);
 
   const std::uint32_t entry = model.entry(options.entry);
-  Session::Call call = session.prepare(
-      entry, options.inputs.empty() ? random_inputs(model, entry, options.shapes)
-                                    : read_input_archive(options.inputs));
+  Session::Call call =
+      session.prepare(entry, options.inputs.empty() ? random_inputs(model, entry, options.shapes)
+                                                    : read_input_archive(options.inputs));
   start = Clock::now();
   session.run(call);
   const double first_ms = milliseconds_since(start);

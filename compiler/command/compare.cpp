@@ -16,7 +16,8 @@ double half_to_double(std::uint16_t bits) {
   const double sign = bits & 0x8000 ? -1 : 1;
   const int exponent = (bits >> 10) & 31;
   const int fraction = bits & 1023;
-  if (exponent == 31) return fraction ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 31)
+    return fraction ? std::nan("") : sign * std::numeric_limits<double>::infinity();
   return sign * (exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24));
 }
 
@@ -138,7 +139,8 @@ Comparison compare(const HostTensor& result, const HostTensor& expected,
       return failed(fmt::format("element {} of {} is {}, PyTorch's is {}", index_text(expected, i),
                                 type_text(expected), ours, torch));
     }
-    // Where float64 overflows or is NaN and the dtype itself is not, the dtype's result is the only one to go by.
+    // Where float64 overflows or is NaN and the dtype itself is not, the dtype's result is the only
+    // one to go by.
     const double wide = number_at(exact, i);
     const double truth = std::isfinite(wide) ? wide : torch;
     out.magnitude = std::max(out.magnitude, std::abs(truth));
@@ -163,6 +165,13 @@ std::string describe(const Comparison& comparison) {
   return fmt::format("error {:.2g}, limit {:.2g} (PyTorch's own {:.2g}, magnitude {:.3g})",
                      comparison.error, comparison.limit, comparison.own_error,
                      comparison.magnitude);
+}
+
+std::optional<std::vector<double>> as_doubles(const HostTensor& tensor) {
+  if (!is_floating(tensor.dtype)) return std::nullopt;
+  std::vector<double> numbers;
+  for (std::int64_t i = 0; i < number_count(tensor); ++i) numbers.push_back(number_at(tensor, i));
+  return numbers;
 }
 
 void merge(Comparison& worst, const Comparison& next) {

@@ -115,7 +115,8 @@ std::vector<HostTensor> read_inputs(const std::filesystem::path& folder, std::ui
   std::vector<HostTensor> inputs;
   for (std::uint32_t i = 0; i < count; ++i) inputs.push_back(read_npy(path(i)));
   if (std::filesystem::exists(path(count)))
-    fail(ErrorKind::user, "{} is one input too many: the model takes {}", path(count).string(), count);
+    fail(ErrorKind::user, "{} is one input too many: the model takes {}", path(count).string(),
+         count);
   return inputs;
 }
 
@@ -131,7 +132,8 @@ std::vector<HostTensor> random_inputs(const Model& model, std::uint32_t entry,
   std::map<std::string, std::int64_t> symbols;
   const std::uint32_t count = model.input_count(entry);
   if (!given.empty() && given.rbegin()->first >= count)
-    fail(ErrorKind::user, "a shape for input {}, but the model takes {}", given.rbegin()->first, count);
+    fail(ErrorKind::user, "a shape for input {}, but the model takes {}", given.rbegin()->first,
+         count);
   // Symbols that a given shape settles hold for the other inputs, too.
   for (const auto& [input, shape] : given) {
     if (shape.size() != model.input(entry, input).rank)

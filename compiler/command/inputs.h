@@ -1,4 +1,5 @@
-// Where the inputs of a run come from: files, a folder, an archive, or made up from what the model accepts.
+// Where the inputs of a run come from: files, a folder, an archive, or made up from what the model
+// accepts.
 #pragma once
 
 #include <filesystem>
@@ -15,9 +16,9 @@ std::vector<HostTensor> read_inputs(const std::filesystem::path& folder, std::ui
 // The arrays of an .npz in its order.
 std::vector<HostTensor> read_input_archive(const std::filesystem::path& path);
 
-// Random values in shapes that the model's guards allow: fixed dimensions as they are, the same number for the
-// same symbol. `shapes`: `1,3,224,224` or `I=1,3,224,224`, for inputs in order or by number; they win.
-// Error{user} where a shape cannot be guessed.
+// Random values in shapes that the model's guards allow: fixed dimensions as they are, the same
+// number for the same symbol. `shapes`: `1,3,224,224` or `I=1,3,224,224`, for inputs in order or by
+// number; they win. Error{user} where a shape cannot be guessed.
 std::vector<HostTensor> random_inputs(const Model& model, std::uint32_t entry,
                                       const std::vector<std::string>& shapes);
 

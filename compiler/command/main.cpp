@@ -1,5 +1,6 @@
-// The `nacre` command. Exit status: 0 done; 1 a bad model, file or input; 2 a bad command line; 3 not supported;
-// 4 disk, memory, libraries or device; 5 a bug of nacre's. One line on stderr says what is wrong.
+// The `nacre` command. Exit status: 0 done; 1 a bad model, file or input; 2 a bad command line; 3
+// not supported; 4 disk, memory, libraries or device; 5 a bug of nacre's. One line on stderr says
+// what is wrong.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -28,7 +29,8 @@ int report(nacre::ErrorKind kind, const char* text) {
     case nacre::ErrorKind::internal:
       break;
   }
-  fmt::print(stderr, "nacre: internal error: {}\nThis is a bug in nacre, not in the model.\n", text);
+  fmt::print(stderr, "nacre: internal error: {}\nThis is a bug in nacre, not in the model.\n",
+             text);
   return 5;
 }
 

@@ -59,7 +59,8 @@ Model Model::open(const std::filesystem::path& path, bool verify_data) {
   nacre_error error{};
   const nacre_status status = nacre_model_open(path.c_str(), &options, &opened, &error);
   const std::string reason = error.message;
-  require(status, reason.find(model.name_) == std::string::npos ? model.name_ + ": " + reason : reason);
+  require(status,
+          reason.find(model.name_) == std::string::npos ? model.name_ + ": " + reason : reason);
   model.model_.reset(opened);
   return model;
 }
@@ -137,7 +138,8 @@ Session::Call Session::prepare(std::uint32_t entry, const std::vector<HostTensor
     const nacre_tensor_info info = model_->output(entry, i);
     const std::int64_t* shape = nacre_output_shape(get(), i);
     call.outputs.push_back(make_tensor(static_cast<nacre_dtype>(info.dtype),
-                                       std::vector<std::int64_t>(shape, shape + info.rank), nullptr));
+                                       std::vector<std::int64_t>(shape, shape + info.rank),
+                                       nullptr));
     check(call.outputs.back().size_bytes == nacre_output_size_bytes(get(), i),
           "output {} has {} bytes, its shape says {}", i, nacre_output_size_bytes(get(), i),
           call.outputs.back().size_bytes);

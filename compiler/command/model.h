@@ -1,5 +1,5 @@
-// The runtime's public interface for the command: what a C program does with nacre.h, with errors as exceptions
-// and tensors that own their memory.
+// The runtime's public interface for the command: what a C program does with nacre.h, with errors
+// as exceptions and tensors that own their memory.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace nacre {
 
-// Throws for any status but NACRE_OK: damaged artifacts and refused inputs are the user's, memory and threads the
-// environment's.
+// Throws for any status but NACRE_OK: damaged artifacts and refused inputs are the user's, memory
+// and threads the environment's.
 void require(nacre_status status, const std::string& message);
 
 class Model {
@@ -46,8 +46,8 @@ class Session {
  public:
   Session(const Model& model, const nacre_session_options& options);
 
-  // The inputs of the entry, with memory of their own that a model may write into. A uint16 tensor for a bfloat16
-  // input is taken as its bits. Error{user} if the number of inputs is wrong.
+  // The inputs of the entry, with memory of their own that a model may write into. A uint16 tensor
+  // for a bfloat16 input is taken as its bits. Error{user} if the number of inputs is wrong.
   struct Call {
     std::uint32_t entry = 0;
     std::vector<HostTensor> inputs;

@@ -126,14 +126,16 @@ Action add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* verb = app.add_subcommand("run", "run an artifact once on arrays in files");
   verb->add_option("model", options->model, "the artifact")->required()->type_name("MODEL.nacre");
-  auto* files = verb->add_option("--input", options->inputs, "an input as .npy; once for each, in order")
-                    ->type_name("FILE.npy")
-                    ->take_all();
+  auto* files =
+      verb->add_option("--input", options->inputs, "an input as .npy; once for each, in order")
+          ->type_name("FILE.npy")
+          ->take_all();
   verb->add_option("--inputs", options->input_folder, "a folder with input_0.npy, input_1.npy, ...")
       ->type_name("DIR")
       ->excludes(files);
-  verb->add_option("--output-dir", options->output_folder,
-                   "where output_I.npy go, and after_input_I.npy for inputs that the model writes into")
+  verb->add_option(
+          "--output-dir", options->output_folder,
+          "where output_I.npy go, and after_input_I.npy for inputs that the model writes into")
       ->type_name("DIR")
       ->required();
   verb->add_option("--state", options->state_folder,

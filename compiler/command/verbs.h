@@ -1,5 +1,6 @@
-// The verbs of the `nacre` command. Each adds its options to the command line and returns what runs when it was
-// chosen; the result is the exit status. Errors are exceptions, which main maps to an exit status by kind.
+// The verbs of the `nacre` command. Each adds its options to the command line and returns what runs
+// when it was chosen; the result is the exit status. Errors are exceptions, which main maps to an
+// exit status by kind.
 #pragma once
 
 #include <CLI/CLI.hpp>

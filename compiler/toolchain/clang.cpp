@@ -40,9 +40,9 @@ class ErrorText : public clang::DiagnosticConsumer {
       const clang::PresumedLoc place = sources.getPresumedLoc(diagnostic.getLocation());
       llvm::StringRef file = place.getFilename();
       file.consume_front(kFolder);
-      text_ += (file + ":" + llvm::Twine(place.getLine()) + ":" + llvm::Twine(place.getColumn()) +
-                ": ")
-                   .str();
+      text_ +=
+          (file + ":" + llvm::Twine(place.getLine()) + ":" + llvm::Twine(place.getColumn()) + ": ")
+              .str();
       text_ += note ? "note: " : "";
       text_ += message.str().str() + "\n" + line_at(sources, diagnostic.getLocation());
     } else {
@@ -95,7 +95,8 @@ ToolResult clang_compile(const CompileJob& job) {
   const std::string include = std::string("-I") + kFolder;
   std::vector<const char*> args;
   for (const std::string& flag : job.flags) args.push_back(flag.c_str());
-  for (const char* flag : {"-emit-obj", "-x", "c++", "-w", include.c_str(), path.c_str()})
+  for (const char* flag :
+       {"-emit-obj", "-x", "c++", "-w", "-fno-caret-diagnostics", include.c_str(), path.c_str()})
     args.push_back(flag);
   auto invocation = std::make_shared<clang::CompilerInvocation>();
   if (!clang::CompilerInvocation::CreateFromArgs(*invocation, args, *diagnostics))

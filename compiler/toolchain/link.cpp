@@ -71,8 +71,8 @@ class TemporaryFolder {
   bool good_ = false;
 };
 
-// What a relocation would mean is decided at run time by a loader that has none: every address in the
-// image must be relative to the program counter.
+// What a relocation would mean is decided at run time by a loader that has none: every address in
+// the image must be relative to the program counter.
 template <typename Elf>
 std::string relocation_in(const llvm::object::ELFObjectFile<Elf>& image) {
   auto entries = image.getELFFile().dynamicEntries();

@@ -5,8 +5,8 @@
 
 namespace nacre {
 
-// The image has no dynamic relocations and no undefined symbols; otherwise the result is an error that
-// names the symbol.
+// The image has no dynamic relocations and no undefined symbols; otherwise the result is an error
+// that names the symbol.
 ToolResult lld_link(const LinkJob& job);
 
 }  // namespace nacre

@@ -1,6 +1,6 @@
-// The seam between the compiler and the part of it that holds Clang and lld. That part is a shared object
-// of its own (libnacre_toolchain.so), loaded when the first kernel has to be compiled: a command that
-// compiles nothing starts without LLVM, and LLVM's symbols stay apart from libtorch's.
+// The seam between the compiler and the part of it that holds Clang and lld. That part is a shared
+// object of its own (libnacre_toolchain.so), loaded when the first kernel has to be compiled: a
+// command that compiles nothing starts without LLVM, and LLVM's symbols stay apart from libtorch's.
 #pragma once
 
 #include <string>

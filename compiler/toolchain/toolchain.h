@@ -1,5 +1,5 @@
-// Kernel source -> one code image for a target: Clang and lld in this process, objects cached by content,
-// several kernels at once on several threads.
+// Kernel source -> one code image for a target: Clang and lld in this process, objects cached by
+// content, several kernels at once on several threads.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Source {
 };
 
 struct ToolchainOptions {
-  int threads = 0;         // 0: as many as there are processors
+  int threads = 0;  // 0: as many as there are processors
   bool use_cache = true;
   std::filesystem::path cache_folder;  // empty: the user's
   // Called after each kernel, from any of the threads but never from two at once.
@@ -28,16 +28,17 @@ struct ToolchainOptions {
 };
 
 struct CodeImage {
-  std::vector<std::uint8_t> bytes;          // an ELF shared object whose entry is the table of kernels
+  std::vector<std::uint8_t> bytes;  // an ELF shared object whose entry is the table of kernels
   std::vector<std::uint32_t> kernel_sizes;  // bytes of code and constants of each kernel, in order
   std::size_t compiled = 0;                 // kernels that were not in the cache
 };
 
-// Error{internal} with the compiler's message and the line of generated code, when a kernel does not compile.
+// Error{internal} with the compiler's message and the line of generated code, when a kernel does
+// not compile.
 std::vector<char> compile_object(const Source& source, const Target& target);
 
-// The image's table lists the kernels in the order of `sources`. The same sources and target give the same
-// bytes, whatever the cache holds and however many threads there are.
+// The image's table lists the kernels in the order of `sources`. The same sources and target give
+// the same bytes, whatever the cache holds and however many threads there are.
 CodeImage compile_image(std::span<const Source> sources, const Target& target,
                         const ToolchainOptions& options);
 

@@ -1,0 +1,47 @@
+// What `nacre verify` is given: programs, with the inputs and the results that they are checked on.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/support/tensor.h"
+
+namespace nacre {
+
+// One call. The results are absent where the program itself has to be asked: see `complete` in
+// stages.h.
+struct CaseSet {
+  std::string name;
+  std::vector<HostTensor> inputs;
+  std::vector<HostTensor> outputs;                   // PyTorch's, flattened
+  std::vector<std::optional<HostTensor>> outputs64;  // the same in float64, where the case has it
+  std::map<int, HostTensor> after_inputs;            // by position
+  std::map<std::string, HostTensor> after_buffers;   // by name
+  bool known = false;                                // outputs were read from the case
+  bool refuse = false;  // the program does not promise to accept these inputs
+  bool eager_answers =
+      true;                // of one to be refused: eager, which has no guards, answers all the same
+  bool continues = false;  // state carries on from the set before
+  bool shared_memory = false;  // inputs overlap in memory, which files cannot say
+};
+
+struct Tolerance {
+  double relative = 0;
+  double absolute = 0;
+};
+
+struct Case {
+  std::string name;
+  std::filesystem::path program;       // .pt2
+  std::vector<CaseSet> sets;           // empty: the program's own sample inputs
+  bool shape_only = false;             // results are random by design
+  std::optional<Tolerance> tolerance;  // the case's own, where the rule does not suit it
+};
+
+// A .pt2 file, or a folder with model.pt2, case.json and a folder for each set.
+Case read_case(const std::filesystem::path& path);
+
+}  // namespace nacre

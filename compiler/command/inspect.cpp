@@ -1,0 +1,48 @@
+// nacre inspect: everything that is in an artifact, in words.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "compiler/command/verbs.h"
+#include "compiler/support/error.h"
+#include "compiler/support/file.h"
+#include "formats/dump.h"
+#include "formats/verify.h"
+
+namespace nacre {
+namespace {
+
+struct InspectOptions {
+  std::string model;
+  bool json = false;
+};
+
+int inspect(const InspectOptions& options) {
+  const AlignedBytes file = read_bytes(options.model);
+  const std::span<const std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(file.data()),
+                                            file.size());
+  // Not through the runtime: an artifact for another machine can be looked at, too.
+  char reason[512] = {};
+  nacre_text why;
+  nacre_text_start(&why, reason, sizeof reason);
+  nacre_container container;
+  enum nacre_verdict verdict = nacre_verify(bytes.data(), bytes.size(), &container, &why);
+  if (verdict == NACRE_VERDICT_GOOD) verdict = nacre_verify_data(&container, &why);
+  if (verdict != NACRE_VERDICT_GOOD)
+    fail(verdict == NACRE_VERDICT_NEWER ? ErrorKind::unsupported : ErrorKind::user, "{}: {}",
+         options.model, reason);
+  fmt::print("{}", options.json ? formats::dump_json(bytes) + "\n" : formats::dump_text(bytes));
+  return 0;
+}
+
+}  // namespace
+
+Action add_inspect(CLI::App& app) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* verb = app.add_subcommand("inspect", "show what is in an artifact");
+  verb->add_option("model", options->model, "the artifact")->required()->type_name("MODEL.nacre");
+  verb->add_flag("--json", options->json, "one JSON object on standard output");
+  return [options] { return inspect(*options); };
+}
+
+}  // namespace nacre

@@ -1,0 +1,104 @@
+// nacre lower: textual IR in, a later stage out. The golden tests run on it.
+#include "compiler/loops/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+#include "compiler/codegen/kernel.h"
+#include "compiler/command/exporter.h"
+#include "compiler/command/verbs.h"
+#include "compiler/compile.h"
+#include "compiler/fusion/fuse.h"
+#include "compiler/graph/text.h"
+#include "compiler/graph/verify.h"
+#include "compiler/layout/choose.h"
+#include "compiler/loops/text.h"
+#include "compiler/loops/verify.h"
+#include "compiler/support/error.h"
+#include "compiler/support/file.h"
+#include "compiler/support/print.h"
+#include "targets/target.h"
+
+namespace nacre {
+namespace {
+
+// In order. Graphs up to primitive, loop programs from lowered on; the source cannot be read back.
+constexpr const char* kStages[] = {"captured", "functional", "primitive", "lowered",
+                                   "loops",    "layout",     "source"};
+enum Position { captured, functional, primitive, lowered, loops, layout, source };
+
+struct LowerOptions {
+  std::string file;
+  std::string from;
+  std::string to;
+  std::string target = "x86-64-v3";  // the same text on every machine
+};
+
+Position position_of(const std::string& name) {
+  const auto found = std::find(std::begin(kStages), std::end(kStages), name);
+  if (found == std::end(kStages))
+    fail(ErrorKind::user, "no stage '{}'; there are {}", name, joined(kStages));
+  return static_cast<Position>(found - std::begin(kStages));
+}
+
+std::string source_text(const LoopProgram& program, const Target& target) {
+  std::string text;
+  for (const Group& group : program.groups)
+    text += emit_kernel(program, group, target).text(group.name) + "\n";
+  return text;
+}
+
+std::string lower_graph(Graph graph, Position from, Position to, const Target& target);
+std::string lower_loops(LoopProgram program, Position from, Position to, const Target& target);
+
+std::string lower_graph(Graph graph, Position from, Position to, const Target& target) {
+  verify(graph);
+  if (from < functional && to >= functional) graph = frontend().functionalize(graph);
+  if (from < primitive && to >= primitive) {
+    Program program;
+    program.graph = std::move(graph);
+    graph = to_primitive(program).graph;
+  }
+  if (to <= primitive) return print(graph);
+  return lower_loops(lower(graph), lowered, to, target);
+}
+
+std::string lower_loops(LoopProgram program, Position from, Position to, const Target& target) {
+  verify(program);
+  if (from < loops && to >= loops) program = fuse(std::move(program));
+  if (from < layout && to >= layout) program = choose_layout(std::move(program), target).program;
+  return to == source ? source_text(program, target) : print(program);
+}
+
+int lower_command(const LowerOptions& options) {
+  const Position from = position_of(options.from);
+  const Position to = position_of(options.to);
+  if (from > to) fail(ErrorKind::user, "stage {} comes before {}", options.to, options.from);
+  if (from == source) fail(ErrorKind::user, "kernel source cannot be read back");
+  const Target& target = find_target(options.target);
+  const std::string text = read_file(options.file == "-" ? "/dev/stdin" : options.file);
+  fmt::print("{}", from <= primitive ? lower_graph(parse_graph(text), from, to, target)
+                                     : lower_loops(parse_loops(text), from, to, target));
+  return 0;
+}
+
+}  // namespace
+
+Action add_lower(CLI::App& app) {
+  auto options = std::make_shared<LowerOptions>();
+  CLI::App* verb = app.add_subcommand("lower", "textual IR of one stage to that of a later one");
+  verb->add_option("file", options->file, "the text, - for standard input")
+      ->required()
+      ->type_name("FILE.ir");
+  const std::string stages = joined(kStages);
+  verb->add_option("--from", options->from, "stage of the file: " + stages)->required();
+  verb->add_option("--to", options->to, "stage to print; the same one: read, check and print")
+      ->required();
+  verb->add_option("--target", options->target, "for layout and source; default: x86-64-v3");
+  return [options] { return lower_command(*options); };
+}
+
+}  // namespace nacre

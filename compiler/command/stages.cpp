@@ -1,0 +1,328 @@
+#include "compiler/command/stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <variant>
+
+#include "compiler/command/exporter.h"
+#include "compiler/command/model.h"
+#include "compiler/loops/interpret.h"
+#include "compiler/support/buffer.h"
+#include "compiler/support/error.h"
+#include "compiler/support/print.h"
+#include "formats/writer.h"
+
+namespace nacre {
+namespace {
+
+constexpr const char* kStageNames[] = {"captured", "functional", "primitive", "loops", "artifact"};
+
+// Position of a user input by its name in the signature.
+int input_position(const Graph& graph, const std::string& target) {
+  int position = 0;
+  for (const GraphInput& input : graph.inputs) {
+    if (input.kind != InputKind::user) continue;
+    if (input.target == target) return position;
+    ++position;
+  }
+  fail(ErrorKind::internal, "output mutates input '{}', which does not exist", target);
+}
+
+// Graphs of the three levels, operator by operator in libtorch.
+class GraphRunner : public Runner {
+ public:
+  GraphRunner(const Program& program, bool double_precision)
+      : program_(program), weights_(program.weights), double_(double_precision) {}
+
+  void reset() override { weights_ = program_.weights; }
+
+  CallResult call(const std::vector<HostTensor>& inputs) override {
+    const Graph& graph = program_.graph;
+    const std::vector<HostTensor> all = frontend().run_eager(graph, weights_, inputs, double_);
+    check(all.size() == graph.outputs.size(), "the graph has {} outputs, the executor gave {}",
+          graph.outputs.size(), all.size());
+    CallResult result;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const GraphOutput& output = graph.outputs[i];
+      switch (output.kind) {
+        case OutputKind::user:
+          if (!std::holds_alternative<std::monostate>(output.value))
+            result.outputs.push_back(all[i]);
+          break;
+        case OutputKind::buffer_mutation:
+          weights_[output.target] = all[i];
+          result.after_buffers[output.target] = all[i];
+          break;
+        case OutputKind::input_mutation:
+          result.after_inputs[input_position(graph, output.target)] = all[i];
+          break;
+      }
+    }
+    return result;
+  }
+
+ private:
+  Program program_;
+  std::map<std::string, HostTensor> weights_;
+  bool double_;
+};
+
+// The loop program in the interpreter.
+class LoopsRunner : public Runner {
+ public:
+  explicit LoopsRunner(const Program& primitive)
+      : program_(to_loops(primitive.graph)),
+        initial_(primitive.weights),
+        weights_(primitive.weights) {}
+
+  void reset() override { weights_ = initial_; }
+
+  CallResult call(const std::vector<HostTensor>& inputs) override {
+    Mutated mutated;
+    CallResult result;
+    result.outputs = interpret(program_, weights_, inputs, &mutated);
+    for (std::size_t i = 0; i < mutated.inputs.size(); ++i)
+      result.after_inputs[program_.input_mutations.at(i).input] = mutated.inputs[i];
+    result.after_buffers = mutated.states;
+    for (const auto& [name, value] : mutated.states) weights_[name] = value;
+    return result;
+  }
+
+ private:
+  LoopProgram program_;
+  std::map<std::string, HostTensor> initial_;
+  std::map<std::string, HostTensor> weights_;
+};
+
+// The artifact's bytes in the real runtime.
+class ArtifactRunner : public Runner {
+ public:
+  ArtifactRunner(const CompiledModel& model, unsigned threads) {
+    formats::write_artifact(model.artifact, [this](std::span<const std::uint8_t> part) {
+      const auto* begin = reinterpret_cast<const std::byte*>(part.data());
+      bytes_.insert(bytes_.end(), begin, begin + part.size());
+    });
+    model_ = std::make_unique<Model>(Model::open(bytes_.data(), bytes_.size(), "the artifact"));
+    nacre_session_options options{};
+    options.threads = threads;
+    session_ = std::make_unique<Session>(*model_, options);
+  }
+
+  void reset() override { nacre_session_reset(session_->get()); }
+
+  CallResult call(const std::vector<HostTensor>& inputs) override {
+    Session::Call call = session_->prepare(0, inputs);
+    session_->run(call);
+    CallResult result;
+    result.outputs = call.outputs;
+    for (std::uint32_t i = 0; i < call.inputs.size(); ++i)
+      if (model_->input(0, i).mutated) result.after_inputs[static_cast<int>(i)] = call.inputs[i];
+    for (std::uint32_t i = 0; i < nacre_state_count(model_->get()); ++i) {
+      nacre_tensor_info info{};
+      std::int64_t shape[16] = {};
+      require(nacre_state_info(model_->get(), i, &info, shape), "");
+      std::byte* bytes = nullptr;
+      HostTensor state =
+          make_tensor(static_cast<nacre_dtype>(info.dtype), {shape, shape + info.rank}, &bytes);
+      std::memcpy(bytes, nacre_session_state(session_->get(), i), state.size_bytes);
+      result.after_buffers[info.name] = std::move(state);
+    }
+    return result;
+  }
+
+ private:
+  AlignedBytes bytes_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Session> session_;
+};
+
+bool is_double_of(const HostTensor& wide, const HostTensor& narrow) {
+  return (wide.dtype == NACRE_f64 || wide.dtype == NACRE_c128) && wide.shape == narrow.shape;
+}
+
+// By the case's own tolerance, the way torch.isclose has it.
+bool within(const std::optional<Tolerance>& tolerance, const HostTensor& result,
+            const HostTensor& expected) {
+  if (!tolerance || result.dtype != expected.dtype || result.shape != expected.shape) return false;
+  const std::optional<std::vector<double>> ours = as_doubles(result);
+  const std::optional<std::vector<double>> torch = as_doubles(expected);
+  if (!ours || !torch) return false;
+  for (std::size_t i = 0; i < ours->size(); ++i) {
+    const double a = (*ours)[i];
+    const double b = (*torch)[i];
+    if (a == b || (a != a && b != b)) continue;
+    if (!(std::abs(a - b) <= tolerance->absolute + tolerance->relative * std::abs(b))) return false;
+  }
+  return true;
+}
+
+void name_reason(Comparison& comparison, const std::string& what) {
+  if (!comparison.passed) comparison.reason = what + ": " + comparison.reason;
+}
+
+Comparison failure(std::string reason) {
+  Comparison result;
+  result.passed = false;
+  result.reason = std::move(reason);
+  result.error = std::numeric_limits<double>::infinity();
+  return result;
+}
+
+Comparison compare_call(const Case& the_case, const CaseSet& set, const CallResult& result) {
+  Comparison worst;
+  const auto add = [&](const HostTensor& ours, const HostTensor& expected,
+                       const HostTensor* reference, const std::string& what) {
+    Comparison one =
+        the_case.shape_only ? compare_shape(ours, expected) : compare(ours, expected, reference);
+    if (!one.passed && within(the_case.tolerance, ours, expected)) one = {};
+    name_reason(one, fmt::format("{}, {}", set.name, what));
+    merge(worst, one);
+  };
+  if (result.outputs.size() != set.outputs.size())
+    return failure(fmt::format("{}: {} outputs, PyTorch has {}", set.name, result.outputs.size(),
+                               set.outputs.size()));
+  for (std::size_t i = 0; i < set.outputs.size(); ++i)
+    add(result.outputs[i], set.outputs[i],
+        i < set.outputs64.size() && set.outputs64[i] ? &*set.outputs64[i] : nullptr,
+        fmt::format("output {}", i));
+  if (the_case.shape_only) return worst;
+  for (const auto& [position, ours] : result.after_inputs)
+    if (const auto found = set.after_inputs.find(position); found != set.after_inputs.end())
+      add(ours, found->second, nullptr, fmt::format("input {} after the call", position));
+  for (const auto& [name, ours] : result.after_buffers)
+    if (const auto found = set.after_buffers.find(name); found != set.after_buffers.end())
+      add(ours, found->second, nullptr, fmt::format("buffer {} after the call", name));
+  return worst;
+}
+
+}  // namespace
+
+const char* stage_name(Stage stage) { return kStageNames[static_cast<int>(stage)]; }
+
+Stage stage_of(const std::string& name) {
+  for (const Stage stage : kStages)
+    if (name == stage_name(stage)) return stage;
+  fail(ErrorKind::user, "no stage '{}'; there are {}", name, joined(kStageNames));
+}
+
+std::unique_ptr<Runner> make_graph_runner(const Program& program, bool double_precision) {
+  return std::make_unique<GraphRunner>(program, double_precision);
+}
+
+std::unique_ptr<Runner> make_loops_runner(const Program& primitive) {
+  return std::make_unique<LoopsRunner>(primitive);
+}
+
+std::unique_ptr<Runner> make_artifact_runner(const CompiledModel& model, unsigned threads) {
+  return std::make_unique<ArtifactRunner>(model, threads);
+}
+
+Pipeline::Pipeline(Program captured, CompileOptions options, unsigned threads)
+    : captured_(std::move(captured)), options_(std::move(options)), threads_(threads) {}
+
+const Program& Pipeline::functional() {
+  if (!functional_) {
+    auto made = std::make_unique<Program>(captured_);
+    made->graph = frontend().functionalize(captured_.graph);
+    functional_ = std::move(made);
+  }
+  return *functional_;
+}
+
+const Program& Pipeline::primitive() {
+  if (!primitive_) primitive_ = std::make_unique<Program>(to_primitive(functional()));
+  return *primitive_;
+}
+
+std::unique_ptr<Runner> Pipeline::runner(Stage stage) {
+  switch (stage) {
+    case Stage::captured:
+      return make_graph_runner(captured_, false);
+    case Stage::functional:
+      return make_graph_runner(functional(), false);
+    case Stage::primitive:
+      return make_graph_runner(primitive(), false);
+    case Stage::loops:
+      return make_loops_runner(primitive());
+    case Stage::artifact:
+      if (!model_) model_ = std::make_unique<CompiledModel>(compile(functional(), options_));
+      return make_artifact_runner(*model_, threads_);
+  }
+  fail(ErrorKind::internal, "no such stage");
+}
+
+void complete(Case& the_case, const Program& captured) {
+  if (the_case.sets.empty()) {
+    CaseSet sample;
+    sample.name = "sample inputs";
+    sample.inputs = captured.sample_inputs;
+    std::size_t wanted = 0;
+    for (const GraphInput& input : captured.graph.inputs) wanted += input.kind == InputKind::user;
+    if (sample.inputs.size() != wanted)
+      fail(ErrorKind::user,
+           "{} holds no sample inputs to check on: export it with torch.export.save, which keeps "
+           "them",
+           the_case.program.string());
+    the_case.sets.push_back(std::move(sample));
+  }
+  if (the_case.shape_only && the_case.sets[0].known) return;
+
+  const std::unique_ptr<Runner> eager = make_graph_runner(captured, false);
+  const std::unique_ptr<Runner> exact = make_graph_runner(captured, true);
+  bool eager_in_step = true;  // false: an earlier set of the sequence did not run in float64
+  for (CaseSet& set : the_case.sets) {
+    if (set.refuse || set.shared_memory) continue;
+    if (!set.continues) {
+      eager->reset();
+      exact->reset();
+      eager_in_step = true;
+    }
+    if (!set.known) {
+      CallResult result = eager->call(set.inputs);
+      set.outputs = std::move(result.outputs);
+      set.after_inputs = std::move(result.after_inputs);
+      set.after_buffers = std::move(result.after_buffers);
+      set.outputs64.assign(set.outputs.size(), std::nullopt);
+    }
+    if (!eager_in_step || the_case.shape_only) continue;
+    try {
+      CallResult wide = exact->call(set.inputs);
+      for (std::size_t i = 0; i < std::min(wide.outputs.size(), set.outputs.size()); ++i)
+        if (!set.outputs64[i] && is_double_of(wide.outputs[i], set.outputs[i]))
+          set.outputs64[i] = std::move(wide.outputs[i]);
+    } catch (const Error& error) {
+      // An operator without a float64 kernel: the result in the model's dtype stands alone.
+      if (error.kind == ErrorKind::internal) throw;
+      eager_in_step = false;
+    }
+  }
+}
+
+Comparison check_sets(const Case& the_case, Stage stage, Runner& runner) {
+  Comparison worst;
+  for (const CaseSet& set : the_case.sets) {
+    // Only an artifact has guards; and what overlaps in memory cannot be told with files.
+    if (set.shared_memory || (set.refuse && stage != Stage::artifact)) continue;
+    if (!set.continues) runner.reset();
+    CallResult result;
+    try {
+      result = runner.call(set.inputs);
+    } catch (const Error& error) {
+      if (set.refuse && error.kind == ErrorKind::user) continue;
+      throw Error(error.kind, set.name + ": " + error.message, error.location);
+    }
+    if (set.refuse && !set.eager_answers) {
+      merge(worst, failure(set.name + ": answered what must be refused"));
+      continue;
+    }
+    if (!set.refuse || set.known) merge(worst, compare_call(the_case, set, result));
+  }
+  return worst;
+}
+
+}  // namespace nacre

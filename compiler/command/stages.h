@@ -1,0 +1,71 @@
+// A program taken to a stage of the pipeline, run there, and compared with PyTorch.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/command/cases.h"
+#include "compiler/command/compare.h"
+#include "compiler/compile.h"
+#include "compiler/graph/graph.h"
+
+namespace nacre {
+
+// In the order of the pipeline.
+enum class Stage { captured, functional, primitive, loops, artifact };
+inline constexpr Stage kStages[] = {Stage::captured, Stage::functional, Stage::primitive,
+                                    Stage::loops, Stage::artifact};
+const char* stage_name(Stage stage);
+Stage stage_of(const std::string& name);  // Error{user} lists the names
+
+// What one call leaves behind.
+struct CallResult {
+  std::vector<HostTensor> outputs;
+  std::map<int, HostTensor> after_inputs;           // of mutated inputs, by position
+  std::map<std::string, HostTensor> after_buffers;  // of mutated buffers, by name
+};
+
+// A program at some stage that can be called; its state is carried from call to call.
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  virtual void reset() = 0;  // back to the initial state
+  // Throws what the stage throws; a refusal of the inputs or an error in the data is Error{user}.
+  virtual CallResult call(const std::vector<HostTensor>& inputs) = 0;
+};
+
+std::unique_ptr<Runner> make_graph_runner(const Program& program, bool double_precision);
+std::unique_ptr<Runner> make_loops_runner(const Program& primitive);
+std::unique_ptr<Runner> make_artifact_runner(const CompiledModel& model, unsigned threads);
+
+// Takes a program through the stages, one at a time, each made from the one before when it is first
+// asked for.
+class Pipeline {
+ public:
+  Pipeline(Program captured, CompileOptions options, unsigned threads);
+  std::unique_ptr<Runner> runner(Stage stage);
+  const Program& captured() const { return captured_; }
+
+ private:
+  const Program& functional();
+  const Program& primitive();
+
+  Program captured_;
+  CompileOptions options_;
+  unsigned threads_;
+  std::unique_ptr<Program> functional_;
+  std::unique_ptr<Program> primitive_;
+  std::unique_ptr<CompiledModel> model_;
+};
+
+// Fills in what the case does not say: the sets of a bare program (its sample inputs), PyTorch's
+// results, and their float64 references. Error{user} for a program without sample inputs.
+void complete(Case& the_case, const Program& captured);
+
+// Runs every set and compares by the rule. The result is the output nearest to (or farthest beyond)
+// its limit; its reason names the set and the output.
+Comparison check_sets(const Case& the_case, Stage stage, Runner& runner);
+
+}  // namespace nacre

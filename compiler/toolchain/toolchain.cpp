@@ -1,0 +1,235 @@
+#include "compiler/toolchain/toolchain.h"
+
+#include <elf.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "compiler/support/error.h"
+#include "compiler/support/hash.h"
+#include "compiler/support/library.h"
+#include "compiler/toolchain/cache.h"
+#include "compiler/toolchain/module.h"
+#include "formats/kernel_abi.h"
+#include "targets/kernel_sources.h"
+
+namespace nacre {
+namespace {
+
+const ToolchainModule& module() {
+  static const ToolchainModule& loaded = []() -> const ToolchainModule& {
+    const auto get = reinterpret_cast<decltype(&nacre_toolchain_module)>(
+        load_symbol("libnacre_toolchain.so", "nacre_toolchain_module",
+                    "it needs Debian's libclang-cpp19 and libllvm19"));
+    const ToolchainModule& found = *get();
+    if (found.version != kToolchainVersion)
+      fail(ErrorKind::environment, "libnacre_toolchain.so is of another build of nacre");
+    return found;
+  }();
+  return loaded;
+}
+
+// What `clang -cc1` gets besides the target's own flags. cc1 knows neither -fno-math-errno nor
+// -fno-trapping-math: both are its defaults. Loops of generated scalar code are left to its
+// vectoriser.
+std::vector<std::string> compile_flags(const Target& target) {
+  std::vector<std::string> flags{"-triple",
+                                 target.triple,
+                                 "-std=c++20",
+                                 "-O2",
+                                 "-vectorize-loops",
+                                 "-ffreestanding",
+                                 "-nostdsysteminc",
+                                 "-nobuiltininc",
+                                 "-mrelocation-model",
+                                 "pic",
+                                 "-pic-level",
+                                 "2",
+                                 "-fvisibility=hidden",
+                                 "-ffunction-sections",
+                                 "-fdata-sections",
+                                 "-fno-rtti",
+                                 "-fno-threadsafe-statics",
+                                 "-ffp-contract=fast",
+                                 "-fwrapv",
+                                 "-mframe-pointer=none"};
+  for (const std::string& flag : target.compile_flags) flags.push_back(flag);
+  return flags;
+}
+
+std::vector<std::string> link_flags(const Target& target) {
+  const bool x86 = target.machine == EM_X86_64;
+  return {"-m",
+          x86 ? "elf_x86_64" : "aarch64elf",
+          "-shared",
+          std::string("--entry=") + NACRE_KERNEL_TABLE_SYMBOL,
+          "-z",
+          "text",
+          "-z",
+          "defs",
+          "-z",
+          "noexecstack",
+          "-z",
+          "max-page-size=4096",
+          "-z",
+          "separate-code",
+          "--no-dynamic-linker",
+          "--gc-sections",
+          "--hash-style=sysv",
+          "--build-id=none",
+          "-s",
+          "--threads=1"};
+}
+
+// The table that kernel_abi.h describes: differences of addresses, which no C initialiser can
+// express.
+Source kernel_table(std::span<const Source> sources) {
+  std::string text = "__asm__(\n";
+  const auto line = [&](const std::string& words) { text += "    \"" + words + "\\n\"\n"; };
+  line(".section .rodata.nacre_kernels,\\\"a\\\"");
+  line(".balign 8");
+  line(".globl " NACRE_KERNEL_TABLE_SYMBOL);
+  line(NACRE_KERNEL_TABLE_SYMBOL ":");
+  line(fmt::format(".long {:#x}, {}, {}, 0", NACRE_KERNEL_TABLE_MAGIC, NACRE_KERNEL_ABI,
+                   sources.size()));
+  for (const Source& source : sources) {
+    line(".hidden " + source.name);
+    line(".long " + source.name + " - " NACRE_KERNEL_TABLE_SYMBOL);
+  }
+  return {"kernel_table", text + ");\n"};
+}
+
+std::string compile_source(const Source& source, const Target& target) {
+  CompileJob job{source.name, source.text, compile_flags(target), {}};
+  for (const KernelHeader& header : kernel_headers())
+    job.headers.emplace_back(header.name, header.text);
+  ToolResult result = module().compile(job);
+  if (!result.error.empty())
+    fail(ErrorKind::internal, "generated kernel {} does not compile for {}:\n{}", source.name,
+         target.name, result.error);
+  return std::move(result.bytes);
+}
+
+// Everything that decides what the object is.
+std::string cache_key(const Source& source, const Target& target) {
+  static const std::string headers = [] {
+    std::string all;
+    for (const KernelHeader& header : kernel_headers())
+      all += fmt::format("{}\n{}\n{}", header.name, header.text.size(), header.text);
+    return hash128_hex(all);
+  }();
+  std::string text = fmt::format("{}\n{}\n{}\n", module().toolchain, headers, source.name);
+  for (const std::string& flag : compile_flags(target)) text += flag + "\n";
+  return hash128_hex(text + "\n" + source.text);
+}
+
+// Bytes of code and constants in an object.
+std::uint32_t loaded_size(const std::string& object) {
+  Elf64_Ehdr header;
+  if (object.size() < sizeof header) return 0;
+  std::memcpy(&header, object.data(), sizeof header);
+  std::uint64_t total = 0;
+  for (unsigned i = 0; i < header.e_shnum; ++i) {
+    Elf64_Shdr section;
+    const std::uint64_t at = header.e_shoff + std::uint64_t{i} * sizeof section;
+    if (at + sizeof section > object.size()) break;
+    std::memcpy(&section, object.data() + at, sizeof section);
+    if (section.sh_flags & SHF_ALLOC) total += section.sh_size;
+  }
+  return static_cast<std::uint32_t>(total);
+}
+
+int processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+}
+
+// Runs work(0) ... work(count - 1) on up to `threads` threads; the exception of the lowest number
+// wins.
+template <typename Work>
+void in_parallel(std::size_t count, int threads, const Work& work) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::exception_ptr> errors(count);
+  std::atomic<bool> failed{false};
+  const auto loop = [&] {
+    for (std::size_t i; !failed && (i = next++) < count;) {
+      try {
+        work(i);
+      } catch (...) {
+        errors[i] = std::current_exception();
+        failed = true;
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  const std::size_t most = std::min(count, static_cast<std::size_t>(threads));
+  for (std::size_t t = 1; t < most; ++t) others.emplace_back(loop);
+  loop();
+  for (std::thread& thread : others) thread.join();
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+void load_toolchain() { module(); }
+
+std::vector<char> compile_object(const Source& source, const Target& target) {
+  const std::string object = compile_source(source, target);
+  return {object.begin(), object.end()};
+}
+
+CodeImage compile_image(std::span<const Source> sources, const Target& target,
+                        const ToolchainOptions& options) {
+  const ObjectCache cache(!options.use_cache             ? std::filesystem::path()
+                          : options.cache_folder.empty() ? ObjectCache::default_folder()
+                                                         : options.cache_folder);
+  std::vector<Source> all(sources.begin(), sources.end());
+  all.push_back(kernel_table(sources));
+  std::vector<std::string> keys(all.size());
+  std::vector<std::string> objects(all.size());
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    keys[i] = cache_key(all[i], target);
+    if (std::optional<std::string> found = cache.find(keys[i]))
+      objects[i] = std::move(*found);
+    else
+      missing.push_back(i);
+  }
+
+  std::mutex progress_lock;
+  std::size_t done = all.size() - missing.size();
+  // Long sources first, so that no thread is left alone with a large kernel at the end.
+  std::stable_sort(missing.begin(), missing.end(), [&](std::size_t a, std::size_t b) {
+    return all[a].text.size() > all[b].text.size();
+  });
+  in_parallel(missing.size(), options.threads > 0 ? options.threads : processors(),
+              [&](std::size_t i) {
+                const std::size_t at = missing[i];
+                objects[at] = compile_source(all[at], target);
+                cache.store(keys[at], objects[at]);
+                const std::lock_guard<std::mutex> lock(progress_lock);
+                ++done;
+                if (options.progress)
+                  options.progress(std::min(done, sources.size()), sources.size());
+              });
+
+  CodeImage image;
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    image.kernel_sizes.push_back(loaded_size(objects[i]));
+  for (const std::size_t at : missing) image.compiled += at < sources.size();
+  ToolResult linked = module().link({std::move(objects), link_flags(target)});
+  if (!linked.error.empty())
+    fail(ErrorKind::internal, "the kernels do not link for {}:\n{}", target.name, linked.error);
+  image.bytes.assign(linked.bytes.begin(), linked.bytes.end());
+  if (!missing.empty()) cache.trim();
+  return image;
+}
+
+}  // namespace nacre
