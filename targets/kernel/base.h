@@ -11,6 +11,13 @@
 #ifndef NACRE_KERNEL_BASE_H
 #define NACRE_KERNEL_BASE_H
 
+#ifdef __clang__
+// Everything that takes or returns a vector is inlined: no calling convention is involved.
+#pragma clang diagnostic ignored "-Wpsabi"
+// `a & b` of two conditions: evaluated without a branch, and the same text for scalars and vectors.
+#pragma clang diagnostic ignored "-Wbitwise-instead-of-logical"
+#endif
+
 #define NACRE_INLINE static inline __attribute__((always_inline))
 #define NACRE_MEMBER inline __attribute__((always_inline))
 #define NACRE_LAMBDA __attribute__((always_inline))
