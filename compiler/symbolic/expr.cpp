@@ -615,9 +615,9 @@ Expr Expr::make(ExprOp op, std::vector<Expr> operands) {
       break;
     case ExprOp::select:
       if (count != 3) break;
+      operands[0] = as_boolean(operands[0]);
       if (auto c = operands[0].constant()) return *c != 0 ? operands[1] : operands[2];
       if (operands[1] == operands[2]) return operands[1];
-      operands[0] = as_boolean(operands[0]);
       if (operands[1].is(1) && operands[2].is(0)) return operands[0];
       return ExprFactory::node(op, std::move(operands));
   }
