@@ -63,7 +63,6 @@ enum nacre_slot_kind {
 enum nacre_stride_order {
   NACRE_STRIDES_CONTIGUOUS = 0,
   NACRE_STRIDES_CHANNELS_LAST = 1,
-  NACRE_STRIDES_ANY = 2,
 };
 
 // Flags of a command.

@@ -95,7 +95,7 @@ static bool check_guard(struct nacre_checker* c, const struct nacre_guard* g, ui
       good = g->dim < rank && g->lo > 0;
       break;
     case NACRE_GUARD_strides:
-      good = g->lo >= NACRE_STRIDES_CONTIGUOUS && g->lo <= NACRE_STRIDES_ANY;
+      good = g->lo >= NACRE_STRIDES_CONTIGUOUS && g->lo <= NACRE_STRIDES_CHANNELS_LAST;
       break;
     case NACRE_GUARD_alignment:
       good = g->lo > 0 && !(g->lo & (g->lo - 1));

@@ -70,6 +70,8 @@ typedef struct nacre_open_options {
   int verify_data;              // check the digest of the weights, too; reads all of them
   const nacre_import* imports;  // copied
   size_t import_count;
+  uint64_t
+      hide_features;  // features (formats/features.def) to do without, for tests and comparisons
 } nacre_open_options;
 
 // Maps a file. `options` and `error` may be NULL. Weights are used where they lie in the mapping,

@@ -1,0 +1,203 @@
+// Shapes of inputs -> sizes and addresses of everything that the program touches.
+#include <string.h>
+
+#include "formats/dtype.h"
+#include "runtime/expr.h"
+#include "runtime/session.h"
+
+// Bytes of a dense tensor; false where that is too large a number to be memory.
+static bool dense_size(const int64_t* shape, uint32_t rank, uint32_t element_size, size_t* result) {
+  uint64_t size = element_size;
+  for (uint32_t i = 0; i < rank; ++i) {
+    // A dimension alone may be large where another is 0, but stays small enough to reckon with.
+    if (shape[i] < 0 || shape[i] > (int64_t)1 << 47 ||
+        __builtin_mul_overflow(size, (uint64_t)shape[i], &size))
+      return false;
+  }
+  if (size > (uint64_t)1 << 47) return false;
+  *result = (size_t)size;
+  return true;
+}
+
+static nacre_status check_inputs(nacre_session* s, const nacre_tensor* inputs, uint32_t count,
+                                 bool* sizes_changed) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const nacre_tensor* t = &inputs[i];
+    size_t size;
+    if (t->rank > NACRE_MAX_RANK || (t->rank && !t->shape) || !nacre_dtype_size_bytes(t->dtype) ||
+        !dense_size(t->shape, t->rank, nacre_dtype_size_bytes(t->dtype), &size)) {
+      struct nacre_text text = nacre_session_say(s);
+      nacre_text_add(&text, "input %d has an impossible dtype, rank or shape", (int64_t)i);
+      return NACRE_BAD_ARGUMENT;
+    }
+    *sizes_changed = *sizes_changed || s->input_sizes[i] != size;
+    s->input_sizes[i] = size;
+  }
+  return NACRE_OK;
+}
+
+static nacre_status bind_outputs(nacre_session* s, uint32_t entry, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    struct nacre_tensor_view tensor;
+    nacre_meta_output(s->model->container.meta, entry, i, &tensor);
+    for (uint32_t d = 0; d < tensor.rank; ++d)
+      s->output_shapes[i][d] = nacre_size_value(tensor.dims[d], s->nodes);
+    if (dense_size(s->output_shapes[i], tensor.rank, nacre_dtype_size_bytes(tensor.dtype),
+                   &s->output_sizes[i]))
+      continue;
+    struct nacre_text text = nacre_session_say(s);
+    nacre_text_add(&text, "output %d would have an impossible size", (int64_t)i);
+    return NACRE_GUARD_MISS;
+  }
+  return NACRE_OK;
+}
+
+// The size of the buffer that a slot lies in.
+static uint64_t slot_limit(const nacre_session* s, const struct nacre_slot* slot) {
+  switch (slot->kind) {
+    case NACRE_SLOT_INPUT:
+      return s->input_sizes[slot->index];
+    case NACRE_SLOT_OUTPUT:
+      return s->output_sizes[slot->index];
+    case NACRE_SLOT_ARENA:
+      return s->arena_used;
+    default:
+      return UINT64_MAX;  // weights and state: checked when the model was opened
+  }
+}
+
+static nacre_status check_slots(nacre_session* s, const struct nacre_variant_view* v) {
+  const int64_t limit = (int64_t)1 << 47;
+  int64_t arena = nacre_size_value(v->arena_size, s->nodes), scratch = 0;
+  for (uint32_t i = 0; i < v->command_count; ++i) {
+    int64_t size = nacre_size_value(v->commands[i].scratch, s->nodes);
+    if (size < 0) scratch = -1;
+    if (size > scratch && scratch >= 0) scratch = size;
+  }
+  bool good = arena >= 0 && arena <= limit && scratch >= 0 && scratch <= limit;
+  s->arena_used = ((size_t)arena + 63) / 64 * 64;
+  s->scratch_size = ((size_t)scratch + 63) / 64 * 64;
+  for (uint32_t i = 0; good && i < v->slot_count; ++i) {
+    int64_t offset = nacre_size_value(v->slots[i].offset, s->nodes),
+            size = nacre_size_value(v->slots[i].size, s->nodes);
+    uint64_t room = slot_limit(s, &v->slots[i]);
+    good = offset >= 0 && size >= 0 && (uint64_t)offset <= room &&
+           (uint64_t)size <= room - (uint64_t)offset;
+  }
+  if (good) return NACRE_OK;
+  struct nacre_text text = nacre_session_say(s);
+  nacre_text_add(&text, "the sizes in the artifact do not fit these inputs");
+  return NACRE_BAD_ARTIFACT;
+}
+
+nacre_status nacre_bind(nacre_session* s, uint32_t entry, const nacre_tensor* inputs,
+                        uint32_t input_count, bool* changed) {
+  s->message[0] = 0;
+  if (entry >= s->model->counts.entry_count) {
+    struct nacre_text text = nacre_session_say(s);
+    nacre_text_add(&text, "there is no entry %d", (int64_t)entry);
+    return NACRE_NOT_FOUND;
+  }
+  const struct nacre_entry_view* e = &s->model->entries[entry].view;
+  if (input_count != e->input_count || (input_count && !inputs)) {
+    struct nacre_text text = nacre_session_say(s);
+    nacre_text_add(&text, "'%s' takes %d inputs, not %d", e->name, (int64_t)e->input_count,
+                   (int64_t)input_count);
+    return NACRE_BAD_ARGUMENT;
+  }
+  bool sizes_changed = false;
+  nacre_status status = check_inputs(s, inputs, input_count, &sizes_changed);
+  if (status) {
+    s->bound = false;
+    return status;
+  }
+  uint32_t variant = nacre_guard_choose(s, entry, inputs, changed);
+  if (variant == NACRE_NONE) {
+    nacre_guard_explain(s, entry, inputs);
+    return NACRE_GUARD_MISS;
+  }
+  *changed = *changed || sizes_changed;
+  if (!*changed) return NACRE_OK;
+  s->bound = false;
+  status = bind_outputs(s, entry, e->output_count);
+  if (!status) status = check_slots(s, &s->model->variants[variant].view);
+  if (status) return status;
+  s->entry = entry;
+  s->variant = variant;
+  s->bound = true;
+  return NACRE_OK;
+}
+
+static nacre_status check_address(nacre_session* s, const char* what, uint32_t number,
+                                  const void* data, size_t size, uint32_t dtype) {
+  // Complex numbers are aligned as their parts are.
+  uint32_t align = nacre_dtype_size_bytes(dtype);
+  if (dtype == NACRE_c64 || dtype == NACRE_c128) align /= 2;
+  if ((data || !size) && !((uintptr_t)data % align)) return NACRE_OK;
+  struct nacre_text text = nacre_session_say(s);
+  nacre_text_add(&text, data ? "%s %d is not aligned for its elements" : "%s %d has no data", what,
+                 (int64_t)number);
+  return NACRE_BAD_ARGUMENT;
+}
+
+static nacre_status check_addresses(nacre_session* s, const nacre_tensor* inputs,
+                                    const nacre_buffer* outputs) {
+  const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
+  for (uint32_t i = 0; i < e->input_count; ++i) {
+    nacre_status status =
+        check_address(s, "input", i, inputs[i].data, s->input_sizes[i], inputs[i].dtype);
+    if (status) return status;
+  }
+  for (uint32_t i = 0; i < e->output_count; ++i) {
+    struct nacre_tensor_view tensor;
+    nacre_meta_output(s->model->container.meta, s->entry, i, &tensor);
+    if (outputs[i].size_bytes < s->output_sizes[i]) {
+      struct nacre_text text = nacre_session_say(s);
+      nacre_text_add(&text, "output %d needs %d bytes and has %d", (int64_t)i,
+                     (int64_t)s->output_sizes[i], (int64_t)outputs[i].size_bytes);
+      return NACRE_BAD_ARGUMENT;
+    }
+    nacre_status status =
+        check_address(s, "output", i, outputs[i].data, s->output_sizes[i], tensor.dtype);
+    if (status) return status;
+  }
+  return NACRE_OK;
+}
+
+static uint8_t* slot_base(const nacre_session* s, const struct nacre_slot* slot,
+                          const nacre_tensor* inputs, const nacre_buffer* outputs) {
+  struct nacre_weight_view weight;
+  switch (slot->kind) {
+    case NACRE_SLOT_INPUT:
+      return inputs[slot->index].data;
+    case NACRE_SLOT_OUTPUT:
+      return outputs[slot->index].data;
+    case NACRE_SLOT_WEIGHT:
+      nacre_meta_weight(s->model->container.meta, slot->index, &weight);
+      // Kernels only read weights; the pages are read only.
+      return s->model->container.data
+                 ? (uint8_t*)(uintptr_t)(s->model->container.data + weight.offset)
+                 : NULL;
+    case NACRE_SLOT_STATE:
+      return s->state + s->model->state_offsets[slot->index];
+    default:
+      return s->arena;
+  }
+}
+
+nacre_status nacre_bind_addresses(nacre_session* s, const nacre_tensor* inputs,
+                                  const nacre_buffer* outputs) {
+  const struct nacre_variant_view* v = &nacre_session_view(s)->view;
+  const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
+  nacre_status status = check_addresses(s, inputs, outputs);
+  if (status) return status;
+  for (uint32_t i = 0; i < v->slot_count; ++i) {
+    uint8_t* base = slot_base(s, &v->slots[i], inputs, outputs);
+    // Empty tensors may have no address, to which nothing may be added.
+    s->slots[i] = base ? base + nacre_size_value(v->slots[i].offset, s->nodes) : NULL;
+  }
+  for (uint32_t i = 0; i < v->operand_count; ++i) s->operands[i] = s->slots[v->operands[i]];
+  for (uint32_t i = 0; i < e->input_count; ++i) s->input_data[i] = inputs[i].data;
+  for (uint32_t i = 0; i < e->output_count; ++i) s->output_data[i] = outputs[i].data;
+  return NACRE_OK;
+}

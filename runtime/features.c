@@ -1,0 +1,119 @@
+#define _GNU_SOURCE
+#include "runtime/features.h"
+
+#if defined(__x86_64__)
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum register_ { kEax, kEbx, kEcx, kEdx };
+struct cpuid_bit {
+  uint8_t feature;
+  uint8_t leaf;  // 0: 1, 1: 7.0, 2: 7.1, 3: 0x80000001
+  uint8_t in;
+  uint8_t bit;
+};
+
+// A feature of several bits has several lines; it is there when all of them are.
+static const struct cpuid_bit kBits[] = {
+    {NACRE_FEATURE_x86_v2, 0, kEcx, 0},     // SSE3
+    {NACRE_FEATURE_x86_v2, 0, kEcx, 9},     // SSSE3
+    {NACRE_FEATURE_x86_v2, 0, kEcx, 13},    // CMPXCHG16B
+    {NACRE_FEATURE_x86_v2, 0, kEcx, 19},    // SSE4.1
+    {NACRE_FEATURE_x86_v2, 0, kEcx, 20},    // SSE4.2
+    {NACRE_FEATURE_x86_v2, 0, kEcx, 23},    // POPCNT
+    {NACRE_FEATURE_x86_avx2, 0, kEcx, 28},  // AVX
+    {NACRE_FEATURE_x86_avx2, 1, kEbx, 5},       {NACRE_FEATURE_x86_fma, 0, kEcx, 12},
+    {NACRE_FEATURE_x86_f16c, 0, kEcx, 29},      {NACRE_FEATURE_x86_bmi, 1, kEbx, 3},
+    {NACRE_FEATURE_x86_bmi, 1, kEbx, 8},        {NACRE_FEATURE_x86_bmi, 3, kEcx, 5},  // LZCNT
+    {NACRE_FEATURE_x86_bmi, 0, kEcx, 22},                                             // MOVBE
+    {NACRE_FEATURE_x86_avx512f, 1, kEbx, 16},   {NACRE_FEATURE_x86_avx512cd, 1, kEbx, 28},
+    {NACRE_FEATURE_x86_avx512bw, 1, kEbx, 30},  {NACRE_FEATURE_x86_avx512dq, 1, kEbx, 17},
+    {NACRE_FEATURE_x86_avx512vl, 1, kEbx, 31},  {NACRE_FEATURE_x86_avx512vnni, 1, kEcx, 11},
+    {NACRE_FEATURE_x86_avx512bf16, 2, kEax, 5}, {NACRE_FEATURE_x86_avx512fp16, 1, kEdx, 23},
+    {NACRE_FEATURE_x86_avxvnni, 2, kEax, 4},    {NACRE_FEATURE_x86_amx_tile, 1, kEdx, 24},
+    {NACRE_FEATURE_x86_amx_int8, 1, kEdx, 25},  {NACRE_FEATURE_x86_amx_bf16, 1, kEdx, 22},
+};
+
+#define BIT(name) ((uint64_t)1 << NACRE_FEATURE_x86_##name)
+static const uint64_t kAmx = BIT(amx_tile) | BIT(amx_int8) | BIT(amx_bf16);
+static const uint64_t kAvx512 = BIT(avx512f) | BIT(avx512cd) | BIT(avx512bw) | BIT(avx512dq) |
+                                BIT(avx512vl) | BIT(avx512vnni) | BIT(avx512bf16) | BIT(avx512fp16);
+static const uint64_t kAvx = BIT(avx2) | BIT(fma) | BIT(f16c) | BIT(avxvnni);
+
+// The registers that the system saves when it switches threads (XCR0).
+static uint32_t saved_registers(void) {
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+// Linux lends the tile registers only to processes that asked for them.
+static int may_use_tiles(void) {
+  unsigned long granted = 0;
+  const int kGetPermission = 0x1022, kTileData = 18;
+  return !syscall(SYS_arch_prctl, kGetPermission, &granted) && (granted >> kTileData & 1);
+}
+
+uint64_t nacre_device_features(void) {
+  static const struct {
+    uint32_t leaf, subleaf;
+  } kLeaves[4] = {{1, 0}, {7, 0}, {7, 1}, {0x80000001u, 0}};
+  uint32_t registers[4][4] = {{0}};
+  for (int i = 0; i < 4; ++i) {
+    uint32_t* r = registers[i];
+    if (!__get_cpuid_count(kLeaves[i].leaf, kLeaves[i].subleaf, &r[kEax], &r[kEbx], &r[kEcx],
+                           &r[kEdx]))
+      for (int j = 0; j < 4; ++j) r[j] = 0;
+  }
+  uint64_t features = 0, lacking = 0;
+  for (unsigned i = 0; i < sizeof kBits / sizeof kBits[0]; ++i) {
+    const struct cpuid_bit* b = &kBits[i];
+    uint64_t bit = (uint64_t)1 << b->feature;
+    if (registers[b->leaf][b->in] >> b->bit & 1)
+      features |= bit;
+    else
+      lacking |= bit;
+  }
+  features &= ~lacking;
+  uint32_t saved = registers[0][kEcx] >> 27 & 1 ? saved_registers() : 0;  // OSXSAVE
+  if ((saved & 0x06) != 0x06) features &= ~kAvx;
+  if ((saved & 0xe6) != 0xe6) features &= ~kAvx512;
+  if ((saved & 0x60000) != 0x60000 || !(features & kAmx) || !may_use_tiles()) features &= ~kAmx;
+  return features;
+}
+
+#elif defined(__aarch64__)
+
+#include <sys/auxv.h>
+
+uint64_t nacre_device_features(void) {
+  static const struct {
+    uint8_t word, bit, feature;
+  } kBits[] = {
+      {0, 1, NACRE_FEATURE_arm_neon},     {0, 10, NACRE_FEATURE_arm_fp16},
+      {0, 20, NACRE_FEATURE_arm_dotprod}, {0, 22, NACRE_FEATURE_arm_sve},
+      {1, 13, NACRE_FEATURE_arm_i8mm},    {1, 14, NACRE_FEATURE_arm_bf16},
+  };
+  const unsigned long words[2] = {getauxval(AT_HWCAP), getauxval(AT_HWCAP2)};
+  uint64_t features = 0;
+  for (unsigned i = 0; i < sizeof kBits / sizeof kBits[0]; ++i)
+    if (words[kBits[i].word] >> kBits[i].bit & 1) features |= (uint64_t)1 << kBits[i].feature;
+  return features;
+}
+
+#elif defined(__riscv)
+
+#include <sys/auxv.h>
+
+uint64_t nacre_device_features(void) {
+  // Single-letter extensions are bits of AT_HWCAP.
+  return getauxval(AT_HWCAP) >> ('v' - 'a') & 1 ? (uint64_t)1 << NACRE_FEATURE_riscv_v : 0;
+}
+
+#else
+
+uint64_t nacre_device_features(void) { return 0; }
+
+#endif

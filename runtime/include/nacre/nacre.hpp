@@ -1,0 +1,79 @@
+// A thin C++ face on nacre.h: ownership by objects, failures as exceptions. Header only.
+#pragma once
+
+#include <nacre/nacre.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace nacre {
+
+class RuntimeError : public std::runtime_error {
+ public:
+  RuntimeError(nacre_status status, const char* message)
+      : std::runtime_error(*message ? message : nacre_status_text(status)), status_(status) {}
+  nacre_status status() const { return status_; }
+
+ private:
+  nacre_status status_;
+};
+
+class Model {
+ public:
+  explicit Model(const char* path, const nacre_open_options* options = nullptr) {
+    nacre_error error{};
+    if (nacre_model_open(path, options, &model_, &error))
+      throw RuntimeError(error.status, error.message);
+  }
+  // The bytes stay the caller's, as nacre_model_open_memory says.
+  Model(const void* bytes, std::size_t size, const nacre_open_options* options = nullptr) {
+    nacre_error error{};
+    if (nacre_model_open_memory(bytes, size, options, &model_, &error))
+      throw RuntimeError(error.status, error.message);
+  }
+  Model(Model&& other) noexcept : model_(std::exchange(other.model_, nullptr)) {}
+  Model& operator=(Model&& other) noexcept {
+    std::swap(model_, other.model_);
+    return *this;
+  }
+  ~Model() { nacre_model_close(model_); }
+
+  const nacre_model* get() const { return model_; }
+
+ private:
+  nacre_model* model_ = nullptr;
+};
+
+// The model must outlive it.
+class Session {
+ public:
+  explicit Session(const Model& model, const nacre_session_options* options = nullptr) {
+    const nacre_status status = nacre_session_make(model.get(), options, nullptr, 0, &session_);
+    if (status) throw RuntimeError(status, "");
+  }
+  Session(Session&& other) noexcept : session_(std::exchange(other.session_, nullptr)) {}
+  Session& operator=(Session&& other) noexcept {
+    std::swap(session_, other.session_);
+    return *this;
+  }
+  ~Session() { nacre_session_destroy(session_); }
+
+  void prepare(uint32_t entry, const nacre_tensor* inputs, uint32_t count) {
+    check(nacre_session_prepare(session_, entry, inputs, count));
+  }
+  void run(uint32_t entry, const nacre_tensor* inputs, uint32_t input_count,
+           const nacre_buffer* outputs, uint32_t output_count) {
+    check(nacre_run(session_, entry, inputs, input_count, outputs, output_count));
+  }
+  nacre_session* get() const { return session_; }
+
+ private:
+  void check(nacre_status status) {
+    if (status) throw RuntimeError(status, nacre_session_message(session_));
+  }
+  nacre_session* session_ = nullptr;
+};
+
+}  // namespace nacre

@@ -1,0 +1,42 @@
+// An opened artifact: verified tables, loaded code. Immutable once made.
+#ifndef NACRE_RUNTIME_MODEL_H
+#define NACRE_RUNTIME_MODEL_H
+
+#include <nacre/nacre.h>
+#include <stdbool.h>
+
+#include "formats/verify.h"
+#include "runtime/image.h"
+
+struct nacre_model_variant {
+  struct nacre_variant_view view;
+  uint32_t entry;
+  bool loaded;  // all code that it calls is there
+};
+
+struct nacre_model_entry {
+  struct nacre_entry_view view;
+  uint32_t first_variant;  // in the model's list
+};
+
+// The most of each that a variant of any entry has: what a session must have room for.
+struct nacre_model_limits {
+  uint32_t nodes, slots, operands, commands, inputs, outputs;
+};
+
+struct nacre_model {
+  struct nacre_container container;
+  struct nacre_meta_view counts;
+  size_t mapping_size;  // of container.bytes, if the model mapped the file itself
+  uint64_t features;
+  uint64_t state_bytes;
+  struct nacre_model_limits limits;
+  struct nacre_image* images;
+  nacre_kernel* kernels;  // NULL where the image is not loaded
+  nacre_import* imports;
+  uint64_t* state_offsets;
+  struct nacre_model_entry* entries;
+  struct nacre_model_variant* variants;
+};
+
+#endif

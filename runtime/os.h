@@ -1,0 +1,37 @@
+// The few things that the runtime wants of an operating system.
+#ifndef NACRE_RUNTIME_OS_H
+#define NACRE_RUNTIME_OS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Of code images; a system with larger pages refuses to protect their segments one by one.
+#define NACRE_PAGE ((size_t)4096)
+
+// A whole file, read only. NULL: `*reason` says why, in the system's words.
+const void* nacre_os_map_file(const char* path, size_t* size, const char** reason);
+
+// Zeroed pages that can be written; NULL without memory. `size` is a multiple of NACRE_PAGE.
+void* nacre_os_pages(size_t size);
+void nacre_os_unmap(const void* address, size_t size);
+
+enum { NACRE_PROTECT_READ = 0, NACRE_PROTECT_WRITE = 1, NACRE_PROTECT_EXECUTE = 2 };
+// 0, or not: the system refuses.
+int nacre_os_protect(void* address, size_t size, int rights);
+
+// Memory aligned to 64 bytes, NULL if there is none.
+void* nacre_os_allocate(size_t size);
+void nacre_os_free(void* memory);
+
+uint64_t nacre_os_now_ns(void);
+
+// Processors that this thread may use.
+uint32_t nacre_os_processors(void);
+void nacre_os_yield(void);
+// Sleeps while `*word` is `value`; may return early.
+void nacre_os_wait(atomic_uint* word, uint32_t value);
+// Wakes all who sleep on `word`.
+void nacre_os_wake(atomic_uint* word);
+
+#endif

@@ -1,0 +1,158 @@
+// Walks the commands of a variant. All threads of the team walk the same way; each takes its part
+// of every command.
+//
+// When a kernel finds an error in the data, the others must not wait for its thread at a barrier
+// that it never reaches. So nobody leaves on the spot: the error is noted with the step at which it
+// happened, and after each barrier every thread looks whether there was one at an earlier step. All
+// threads see the same there (an error that a fast thread finds after the barrier has a later
+// step), and leave together.
+#include <string.h>
+
+#include "formats/words.h"
+#include "runtime/expr.h"
+#include "runtime/os.h"
+#include "runtime/session.h"
+
+static void sync_alone(const struct nacre_kernel_args* args) { (void)args; }
+
+static void sync_team(const struct nacre_kernel_args* args) {
+  nacre_team_sync(args->team, args->thread, args->threads);
+}
+
+static void note_fault(nacre_session* s, uint32_t thread, uint64_t step, uint32_t command,
+                       int32_t code) {
+  if (s->faults[thread].step) return;
+  s->faults[thread] = (struct nacre_fault){step, command, code};
+  unsigned long long first = atomic_load_explicit(&s->first_fault, memory_order_relaxed);
+  while (step < first &&
+         !atomic_compare_exchange_weak_explicit(&s->first_fault, &first, step, memory_order_relaxed,
+                                                memory_order_relaxed)) {
+  }
+}
+
+// One thread's part of a copy: whole cache lines, so that no two threads write the same.
+static void copy_part(const nacre_session* s, const struct nacre_variant_view* v,
+                      const struct nacre_command* c, uint32_t thread, uint32_t threads) {
+  const uint32_t* operands = &v->operands[c->first_operand];
+  uint64_t size = (uint64_t)nacre_size_value(v->slots[operands[0]].size, s->nodes);
+  uint64_t from_size = (uint64_t)nacre_size_value(v->slots[operands[1]].size, s->nodes);
+  if (from_size < size) size = from_size;
+  uint64_t part = (size / threads + 63) / 64 * 64, first = part * thread;
+  if (part == 0 && thread == 0) part = size;
+  if (first >= size) return;
+  if (part > size - first) part = size - first;
+  uint8_t* to = s->operands[c->first_operand];
+  const uint8_t* from = s->operands[c->first_operand + 1];
+  if (to != from) memmove(to + first, from + first, (size_t)part);
+}
+
+static int32_t execute(nacre_session* s, const struct nacre_variant_view* v,
+                       const struct nacre_command* c, uint32_t thread, uint32_t threads) {
+  if (c->threads && c->threads < threads) threads = c->threads;
+  if (c->kind == NACRE_COMMAND_import) threads = 1;
+  if (thread >= threads) return 0;
+  if (c->kind == NACRE_COMMAND_copy) {
+    copy_part(s, v, c, thread, threads);
+    return 0;
+  }
+  struct nacre_kernel_args args = {
+      .buffers = s->operands + c->first_operand,
+      .nodes = s->nodes,
+      .scratch = s->arena ? s->arena + s->arena_used + thread * s->scratch_size : NULL,
+      .thread = thread,
+      .threads = threads,
+      .sync = threads > 1 ? sync_team : sync_alone,
+      .team = s->team,
+  };
+  if (c->kind == NACRE_COMMAND_call) return s->model->kernels[c->target](&args);
+  const nacre_import* import = &s->model->imports[c->target];
+  return import->function(import->user, &args);
+}
+
+// Adds the time since the last call to the command before this one.
+struct clock {
+  uint64_t since_ns;
+  uint32_t command;
+};
+static void tick(nacre_session* s, struct clock* clock, uint32_t command) {
+  uint64_t now = nacre_os_now_ns();
+  if (clock->since_ns) {
+    s->profile[clock->command].time_ns += now - clock->since_ns;
+    s->profile[clock->command].calls += 1;
+  }
+  clock->since_ns = now;
+  clock->command = command;
+}
+
+static void walk(void* context, uint32_t thread, uint32_t threads) {
+  nacre_session* s = context;
+  const struct nacre_variant_view* v = &nacre_session_view(s)->view;
+  struct clock clock = {0, 0};
+  bool timed = s->profile && thread == 0;
+  uint32_t at = 0;
+  for (uint64_t step = 1;; ++step) {
+    const struct nacre_command* c = &v->commands[at];
+    if (timed) tick(s, &clock, at);
+    if (c->flags & NACRE_COMMAND_BARRIER && threads > 1) {
+      nacre_team_barrier(s->team, thread);
+      if (atomic_load_explicit(&s->first_fault, memory_order_relaxed) < step) return;
+    }
+    switch (c->kind) {
+      case NACRE_COMMAND_end:
+        return;
+      case NACRE_COMMAND_branch:
+        at = *(const uint8_t*)s->operands[c->first_operand] ? at + 1 : c->target;
+        break;
+      case NACRE_COMMAND_jump:
+        at = c->target;
+        break;
+      case NACRE_COMMAND_loop:
+        ++at;
+        break;
+      default: {
+        int32_t code = execute(s, v, c, thread, threads);
+        if (__builtin_expect(code != 0, 0)) {
+          note_fault(s, thread, step, at, code);
+          if (threads == 1) return;
+        }
+        ++at;
+      }
+    }
+  }
+}
+
+static void say_fault(nacre_session* s, const struct nacre_fault* fault) {
+  static const char* const kKinds[] = {"error", "index out of range", "integer division by zero",
+                                       "assertion failed"};
+  const struct nacre_variant_view* v = &nacre_session_view(s)->view;
+  const struct nacre_command* c = &v->commands[fault->command];
+  const nacre_meta* meta = s->model->container.meta;
+  uint32_t kind = (uint32_t)NACRE_DATA_ERROR_KIND(fault->code);
+  uint32_t which = NACRE_DATA_ERROR_WHICH(fault->code);
+  struct nacre_text text = nacre_session_say(s);
+  nacre_text_string(&text, kKinds[kind < sizeof kKinds / sizeof kKinds[0] ? kind : 0]);
+  const uint32_t* provenances = v->provenances + c->first_provenance;
+  uint32_t count = c->provenance_count;
+  struct nacre_kernel_view kernel;
+  if (!count && c->kind == NACRE_COMMAND_call) {
+    nacre_meta_kernel(meta, c->target, &kernel);
+    provenances = kernel.provenances;
+    count = kernel.provenance_count;
+  }
+  if (!count) return;
+  nacre_text_string(&text, " in ");
+  nacre_words_provenance(meta, provenances[which < count ? which : 0], &text);
+}
+
+nacre_status nacre_program_run(nacre_session* s) {
+  atomic_store_explicit(&s->first_fault, ~0ull, memory_order_relaxed);
+  nacre_team_run(s->team, walk, s);
+  unsigned long long first = atomic_load_explicit(&s->first_fault, memory_order_relaxed);
+  if (first == ~0ull) return NACRE_OK;
+  const struct nacre_fault* fault = NULL;
+  for (uint32_t i = 0; i < s->threads; ++i)
+    if (s->faults[i].step == first && !fault) fault = &s->faults[i];
+  say_fault(s, fault);
+  memset(s->faults, 0, s->threads * sizeof *s->faults);
+  return NACRE_DATA_ERROR;
+}

@@ -1,0 +1,277 @@
+#include "runtime/session.h"
+
+#include <string.h>
+
+#include "formats/dtype.h"
+#include "runtime/block.h"
+#include "runtime/expr.h"
+#include "runtime/os.h"
+
+static const nacre_session_options kDefaults = {0};
+
+// Up to this size the arena is made for the largest shapes at once: memory that is never touched
+// costs nothing.
+static const uint64_t kMostReserved = (uint64_t)256 << 20;
+
+static uint32_t thread_count(const nacre_session_options* options) {
+  if (options->threads < 1) return 1;
+  return options->threads < NACRE_MAX_THREADS ? options->threads : NACRE_MAX_THREADS;
+}
+
+// Everything but state and arena.
+static void lay_out(struct nacre_block* block, const nacre_model* model,
+                    const nacre_session_options* options, nacre_session** session) {
+  const struct nacre_model_limits* most = &model->limits;
+  nacre_session unused;
+  nacre_session* s = nacre_block_take(block, 1, sizeof *s);
+  *session = s;
+  if (!s) s = &unused;
+  s->team = nacre_block_take(block, 1, nacre_team_size_bytes(thread_count(options)));
+  s->symbols = nacre_block_take(block, model->counts.symbol_count, sizeof *s->symbols);
+  s->tried_symbols = nacre_block_take(block, model->counts.symbol_count, sizeof *s->tried_symbols);
+  s->nodes = nacre_block_take(block, most->nodes, sizeof *s->nodes);
+  s->slots = nacre_block_take(block, most->slots, sizeof *s->slots);
+  s->operands = nacre_block_take(block, most->operands, sizeof *s->operands);
+  s->output_shapes = nacre_block_take(block, most->outputs, sizeof *s->output_shapes);
+  s->output_sizes = nacre_block_take(block, most->outputs, sizeof *s->output_sizes);
+  s->input_sizes = nacre_block_take(block, most->inputs, sizeof *s->input_sizes);
+  s->dense = nacre_block_take(block, most->inputs, sizeof *s->dense);
+  s->input_data = nacre_block_take(block, most->inputs, sizeof *s->input_data);
+  s->output_data = nacre_block_take(block, most->outputs, sizeof *s->output_data);
+  s->faults = nacre_block_take(block, thread_count(options), sizeof *s->faults);
+  s->profile =
+      options->profile ? nacre_block_take(block, most->commands, sizeof *s->profile) : NULL;
+}
+
+// The arena and the scratch of all threads for the largest shapes; 0 where these have no limit, or
+// a distant one.
+static uint64_t largest_arena(const nacre_model* model, uint32_t threads) {
+  uint64_t largest = 0;
+  for (uint32_t i = 0; i < model->counts.entry_count; ++i) {
+    const struct nacre_model_entry* entry = &model->entries[i];
+    for (uint32_t j = 0; j < entry->view.variant_count; ++j) {
+      const struct nacre_model_variant* variant = &model->variants[entry->first_variant + j];
+      const struct nacre_variant_view* v = &variant->view;
+      if (!variant->loaded) continue;
+      int64_t arena = v->arena_size >= 0 ? v->arena_size : v->arena_bound;
+      if (arena == 0 && v->arena_size < 0) return 0;
+      int64_t scratch = 0;
+      for (uint32_t k = 0; k < v->command_count; ++k) {
+        int64_t size = v->commands[k].scratch;
+        if (size < 0) size = v->scratch_bound;
+        if (size == 0 && v->commands[k].scratch < 0) return 0;
+        if (size > scratch) scratch = size;
+      }
+      uint64_t scratches;
+      if (__builtin_mul_overflow(((uint64_t)scratch + 63) / 64 * 64, threads, &scratches)) return 0;
+      uint64_t total = ((uint64_t)arena + 63) / 64 * 64 + scratches;
+      if (total > kMostReserved) return 0;
+      if (total > largest) largest = total;
+    }
+  }
+  return largest;
+}
+
+static size_t first_arena(const nacre_model* model, const nacre_session_options* options) {
+  size_t size = options->arena_bytes;
+  if (!size) size = (size_t)largest_arena(model, thread_count(options));
+  return (size + 63) / 64 * 64;
+}
+
+size_t nacre_session_size_bytes(const nacre_model* model, const nacre_session_options* options) {
+  struct nacre_block block = {NULL, 0};
+  nacre_session* unused;
+  if (!options) options = &kDefaults;
+  lay_out(&block, model, options, &unused);
+  return block.used + (size_t)model->state_bytes + first_arena(model, options);
+}
+
+nacre_status nacre_session_make(const nacre_model* model, const nacre_session_options* options,
+                                void* memory, size_t size_bytes, nacre_session** session) {
+  if (!options) options = &kDefaults;
+  size_t needed = nacre_session_size_bytes(model, options);
+  bool own = !memory;
+  if (own) {
+    size_bytes = needed;
+    memory = nacre_os_allocate(needed);
+    if (!memory) return NACRE_OUT_OF_MEMORY;
+  }
+  if ((uintptr_t)memory % 64) return NACRE_BAD_ARGUMENT;
+  if (size_bytes < needed) return NACRE_OUT_OF_MEMORY;
+
+  struct nacre_block count = {NULL, 0}, block = {memory, 0};
+  nacre_session* s;
+  lay_out(&count, model, options, &s);
+  memset(memory, 0, count.used);
+  lay_out(&block, model, options, &s);
+  s->model = model;
+  s->threads = thread_count(options);
+  s->fixed_memory = options->fixed_memory || !own;
+  s->owns_memory = own;
+  s->own_bytes = block.used;
+  s->profiled_variant = NACRE_NONE;
+  s->state = (uint8_t*)memory + block.used;
+  s->arena = s->state + model->state_bytes;
+  // Whatever else the caller gave is good for larger shapes.
+  s->arena_size = (size_bytes - block.used - (size_t)model->state_bytes) / 64 * 64;
+  nacre_session_reset(s);
+  nacre_status status = nacre_team_start(s->team, s->threads, options->executor);
+  if (status) {
+    if (own) nacre_os_free(memory);
+    return status;
+  }
+  *session = s;
+  return NACRE_OK;
+}
+
+void nacre_session_destroy(nacre_session* session) {
+  if (!session) return;
+  nacre_team_stop(session->team);
+  if (session->owns_arena) nacre_os_free(session->arena);
+  if (session->owns_memory) nacre_os_free(session);
+}
+
+struct nacre_text nacre_session_say(nacre_session* session) {
+  struct nacre_text text;
+  nacre_text_start(&text, session->message, sizeof session->message);
+  return text;
+}
+
+const char* nacre_session_message(const nacre_session* session) { return session->message; }
+
+// An arena for the bound shapes. Nothing in it outlives a call, so that a new one need not have the
+// old one's contents.
+static nacre_status ensure_arena(nacre_session* s) {
+  size_t needed = s->arena_used + s->threads * s->scratch_size;
+  if (needed <= s->arena_size) return NACRE_OK;
+  uint8_t* arena = s->fixed_memory ? NULL : nacre_os_allocate(needed);
+  if (!arena) {
+    struct nacre_text text = nacre_session_say(s);
+    nacre_text_add(&text,
+                   s->fixed_memory
+                       ? "these shapes need an arena of %d bytes, and this session's has %d"
+                       : "no memory for an arena of %d bytes",
+                   (int64_t)needed, (int64_t)s->arena_size);
+    return NACRE_OUT_OF_MEMORY;
+  }
+  if (s->owns_arena) nacre_os_free(s->arena);
+  s->arena = arena;
+  s->arena_size = needed;
+  s->owns_arena = true;
+  return NACRE_OK;
+}
+
+nacre_status nacre_session_prepare(nacre_session* session, uint32_t entry,
+                                   const nacre_tensor* inputs, uint32_t input_count) {
+  bool changed;
+  nacre_status status = nacre_bind(session, entry, inputs, input_count, &changed);
+  // Addresses are left to the run; it must not take those of other shapes for valid.
+  if (changed || status) session->addresses_valid = false;
+  return status;
+}
+
+nacre_status nacre_session_reserve(nacre_session* session, uint32_t entry,
+                                   const nacre_tensor* inputs, uint32_t input_count) {
+  nacre_status status = nacre_session_prepare(session, entry, inputs, input_count);
+  if (status) return status;
+  session->addresses_valid = false;
+  return ensure_arena(session);
+}
+
+// Same buffers as in the last call, and still large enough?
+static bool same_addresses(const nacre_session* s, const nacre_tensor* inputs, uint32_t input_count,
+                           const nacre_buffer* outputs, uint32_t output_count) {
+  if (!s->addresses_valid) return false;
+  for (uint32_t i = 0; i < input_count; ++i)
+    if (s->input_data[i] != inputs[i].data) return false;
+  for (uint32_t i = 0; i < output_count; ++i)
+    if (s->output_data[i] != outputs[i].data || outputs[i].size_bytes < s->output_sizes[i])
+      return false;
+  return true;
+}
+
+nacre_status nacre_run(nacre_session* s, uint32_t entry, const nacre_tensor* inputs,
+                       uint32_t input_count, const nacre_buffer* outputs, uint32_t output_count) {
+  nacre_status status = nacre_session_prepare(s, entry, inputs, input_count);
+  if (status) return status;
+  uint32_t wanted = s->model->entries[entry].view.output_count;
+  if (output_count != wanted || (wanted && !outputs)) {
+    struct nacre_text text = nacre_session_say(s);
+    nacre_text_add(&text, "'%s' gives %d outputs, not %d", s->model->entries[entry].view.name,
+                   (int64_t)wanted, (int64_t)output_count);
+    return NACRE_BAD_ARGUMENT;
+  }
+  if (!same_addresses(s, inputs, input_count, outputs, output_count)) {
+    s->addresses_valid = false;
+    status = ensure_arena(s);
+    if (!status) status = nacre_bind_addresses(s, inputs, outputs);
+    if (status) return status;
+    s->addresses_valid = true;
+  }
+  if (s->profile && s->profiled_variant != s->variant) nacre_profile_clear(s);
+  s->profiled_variant = s->variant;
+  return nacre_program_run(s);
+}
+
+void* nacre_session_state(nacre_session* session, uint32_t state) {
+  if (state >= session->model->counts.state_count) return NULL;
+  return session->state + session->model->state_offsets[state];
+}
+
+void nacre_session_reset(nacre_session* session) {
+  const nacre_model* model = session->model;
+  for (uint32_t i = 0; i < model->counts.state_count; ++i) {
+    struct nacre_state_view state;
+    struct nacre_weight_view weight;
+    uint8_t* bytes = session->state + model->state_offsets[i];
+    nacre_meta_state(model->container.meta, i, &state);
+    if (state.initial < 0) {
+      memset(bytes, 0, (size_t)state.size);
+    } else if (state.size) {
+      nacre_meta_weight(model->container.meta, (uint32_t)state.initial, &weight);
+      memcpy(bytes, model->container.data + weight.offset, (size_t)state.size);
+    }
+  }
+}
+
+const int64_t* nacre_output_shape(const nacre_session* session, uint32_t output) {
+  if (!session->bound || output >= session->model->entries[session->entry].view.output_count)
+    return NULL;
+  return session->output_shapes[output];
+}
+
+size_t nacre_output_size_bytes(const nacre_session* session, uint32_t output) {
+  if (!session->bound || output >= session->model->entries[session->entry].view.output_count)
+    return 0;
+  return session->output_sizes[output];
+}
+
+uint32_t nacre_session_variant(const nacre_session* session) {
+  return session->bound ? session->variant - session->model->entries[session->entry].first_variant
+                        : 0;
+}
+
+void nacre_session_memory(const nacre_session* session, nacre_memory_info* info) {
+  info->session_bytes = session->own_bytes;
+  info->state_bytes = (size_t)session->model->state_bytes;
+  info->arena_bytes = session->arena_size;
+  info->used_bytes =
+      session->bound ? session->arena_used + session->threads * session->scratch_size : 0;
+}
+
+nacre_status nacre_profile(const nacre_session* session, uint32_t command,
+                           nacre_profile_record* record) {
+  if (!session->profile || !session->bound || session->profiled_variant != session->variant)
+    return NACRE_NOT_FOUND;
+  const struct nacre_variant_view* v = &nacre_session_view(session)->view;
+  if (command >= v->command_count) return NACRE_NOT_FOUND;
+  *record = session->profile[command];
+  record->flops = nacre_size_value(v->commands[command].flops, session->nodes);
+  record->bytes = nacre_size_value(v->commands[command].bytes, session->nodes);
+  return NACRE_OK;
+}
+
+void nacre_profile_clear(nacre_session* session) {
+  if (session->profile)
+    memset(session->profile, 0, session->model->limits.commands * sizeof *session->profile);
+}

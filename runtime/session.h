@@ -1,0 +1,90 @@
+// One running copy of a model.
+#ifndef NACRE_RUNTIME_SESSION_H
+#define NACRE_RUNTIME_SESSION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "runtime/model.h"
+#include "runtime/team.h"
+
+#define NACRE_NONE UINT32_MAX
+
+// An error that a kernel found in the data, as one thread saw it first.
+struct nacre_fault {
+  uint64_t step;  // of the walk, from 1; 0: none
+  uint32_t command;
+  int32_t code;
+};
+
+struct nacre_session {
+  const nacre_model* model;
+  struct nacre_team* team;
+  uint32_t threads;
+  bool fixed_memory;
+  bool owns_memory;
+  size_t own_bytes;  // all of this block but state and arena
+
+  // What the last successful preparation chose. `bound` says whether there was one, and the values
+  // below are of it.
+  bool bound;
+  bool addresses_valid;  // slots and operands are of the bound shapes, input_data and output_data
+  uint32_t entry;
+  uint32_t variant;  // in the model's list
+  int64_t* symbols;
+  int64_t* tried_symbols;
+  int64_t* nodes;
+  void** slots;  // addresses, by slot
+  void**
+      operands;  // the same in the order of the variant's operands, which is what kernels receive
+  int64_t (*output_shapes)[NACRE_MAX_RANK];
+  size_t* output_sizes;
+  size_t* input_sizes;
+  bool* dense;        // by input: contiguous
+  void** input_data;  // that slots and operands are made from
+  void** output_data;
+  size_t arena_used;
+  size_t scratch_size;  // of a thread
+
+  uint8_t* state;
+  uint8_t* arena;
+  size_t arena_size;
+  bool owns_arena;
+
+  // Of the running call.
+  atomic_ullong first_fault;   // the least step at which a thread found an error; ULLONG_MAX: none
+  struct nacre_fault* faults;  // by thread
+
+  nacre_profile_record* profile;  // by command, or NULL
+  uint32_t profiled_variant;
+  char message[1024];
+};
+
+// The variant of the entry that accepts the inputs (its number in the model's list), or NACRE_NONE.
+// Leaves symbol and node values in the session;
+// `*changed` tells whether they differ from those that the session was bound with.
+uint32_t nacre_guard_choose(nacre_session* session, uint32_t entry, const nacre_tensor* inputs,
+                            bool* changed);
+// Puts in words what each variant wanted. The inputs are those of the choice that failed.
+void nacre_guard_explain(nacre_session* session, uint32_t entry, const nacre_tensor* inputs);
+
+// Chooses a variant and computes sizes, shapes and what the arena must hold. Does not touch the
+// arena.
+nacre_status nacre_bind(nacre_session* session, uint32_t entry, const nacre_tensor* inputs,
+                        uint32_t input_count, bool* changed);
+// Addresses of all buffers, after nacre_bind and with an arena that is large enough.
+nacre_status nacre_bind_addresses(nacre_session* session, const nacre_tensor* inputs,
+                                  const nacre_buffer* outputs);
+
+// Walks the program of the bound variant on all threads. NACRE_DATA_ERROR with a message, or
+// NACRE_OK.
+nacre_status nacre_program_run(nacre_session* session);
+
+// Starts the session's message anew; the text goes on where it ends.
+struct nacre_text nacre_session_say(nacre_session* session);
+
+static inline const struct nacre_model_variant* nacre_session_view(const nacre_session* session) {
+  return &session->model->variants[session->variant];
+}
+
+#endif
