@@ -1,0 +1,46 @@
+#include "compiler/graph/ops.h"
+
+#include <unordered_map>
+
+#include "compiler/support/error.h"
+
+namespace nacre {
+
+const std::vector<Primitive>& primitives() {
+  static const std::vector<Primitive> table = {
+#define NACRE_POINTWISE(name, arity, result, expression) {#name, PrimClass::pointwise, arity, PrimResult::result, #expression},
+#define NACRE_VIEW(name) {#name, PrimClass::view, 0, PrimResult::same, ""},
+#define NACRE_REDUCTION(name, result) {#name, PrimClass::reduction, 0, PrimResult::result, ""},
+#define NACRE_SCAN(name) {#name, PrimClass::scan, 0, PrimResult::same, ""},
+#define NACRE_CREATION(name) {#name, PrimClass::creation, 0, PrimResult::same, ""},
+#define NACRE_INDEXING(name) {#name, PrimClass::indexing, 0, PrimResult::same, ""},
+#define NACRE_CONTRACTION(name) {#name, PrimClass::contraction, 0, PrimResult::same, ""},
+#include "compiler/graph/ops.def"
+      {"cast", PrimClass::cast, 1, PrimResult::same, ""},
+  };
+  return table;
+}
+
+const Primitive* find_primitive(std::string_view name) {
+  static const std::unordered_map<std::string, const Primitive*> by_name = [] {
+    std::unordered_map<std::string, const Primitive*> map;
+    for (const Primitive& p : primitives()) map[p.name] = &p;
+    return map;
+  }();
+  if (name.starts_with("prim.")) name.remove_prefix(5);
+  auto found = by_name.find(std::string(name));
+  return found == by_name.end() ? nullptr : found->second;
+}
+
+PrimClass primitive_class(std::string_view name) {
+  const Primitive* p = find_primitive(name);
+  return p ? p->kind : PrimClass::none;
+}
+
+const std::string& pointwise_expression(std::string_view name) {
+  const Primitive* p = find_primitive(name);
+  check(p && p->kind == PrimClass::pointwise, "{} is no pointwise primitive", name);
+  return p->expression;
+}
+
+}  // namespace nacre

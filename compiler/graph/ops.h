@@ -1,0 +1,32 @@
+// The table of primitives (ops.def) as data.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nacre {
+
+enum class PrimClass { none, pointwise, cast, view, reduction, scan, creation, indexing, contraction };
+enum class PrimResult { same, boolean, index };
+
+struct Primitive {
+  std::string name;  // without the `prim.`
+  PrimClass kind = PrimClass::none;
+  int arity = 0;     // of a pointwise one
+  PrimResult result = PrimResult::same;
+  std::string expression;  // of a pointwise one: C++ over a, b, c
+};
+
+const std::vector<Primitive>& primitives();
+
+// By name, with or without the `prim.`; null if there is none.
+const Primitive* find_primitive(std::string_view name);
+
+// PrimClass::none for what is no primitive.
+PrimClass primitive_class(std::string_view name);
+
+// Of a pointwise primitive; Error{internal} for another.
+const std::string& pointwise_expression(std::string_view name);
+
+}  // namespace nacre
