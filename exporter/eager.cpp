@@ -1,0 +1,409 @@
+#include "exporter/eager.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/InferenceMode.h>
+
+#include <cmath>
+#include <set>
+
+#include "compiler/graph/text.h"
+#include "compiler/support/error.h"
+#include "exporter/aten.h"
+#include "exporter/primitives.h"
+
+namespace nacre {
+namespace {
+
+using Symbols = std::map<std::string, int64_t>;
+
+// Gives symbols that have no value yet the values that make `e` equal to `actual`: `s`, `2*s`, `s + 1`. Expressions of more
+// than one unknown are left for another size to tell.
+void bind(const Expr& e, int64_t actual, Symbols& symbols) {
+  if (e.constant()) return;
+  std::string unknown;
+  for (const std::string& s : e.symbols()) {
+    if (symbols.count(s) != 0) continue;
+    if (!unknown.empty()) return;
+    unknown = s;
+  }
+  if (unknown.empty()) return;
+  auto at = [&](int64_t value) {
+    Symbols trial = symbols;
+    trial[unknown] = value;
+    return e.evaluate(trial);
+  };
+  if (e.op() == ExprOp::symbol) {
+    symbols[unknown] = actual;
+    return;
+  }
+  auto zero = at(0), one = at(1), two = at(2);
+  if (!zero || !one || !two || *two - *one != *one - *zero || *one == *zero) return;
+  int64_t slope = *one - *zero;
+  if ((actual - *zero) % slope == 0 && at((actual - *zero) / slope) == actual) symbols[unknown] = (actual - *zero) / slope;
+}
+
+class Executor {
+ public:
+  Executor(const Graph& graph, Symbols symbols, bool double_precision)
+      : graph_(graph), symbols_(std::move(symbols)), values_(graph.values.size()) {
+    environment_.double_precision = double_precision;
+    environment_.value = [this](ValueId id) { return value(id); };
+    environment_.integer = [this](const Expr& e) { return integer(e); };
+  }
+
+  void set(ValueId id, c10::IValue v) {
+    const Value& meta = graph_[id];
+    if (v.isTensor() && v.toTensor().dim() == static_cast<int64_t>(meta.shape.size()) && meta.kind == ValueKind::tensor) {
+      for (size_t i = 0; i < meta.shape.size(); ++i) bind(meta.shape[i], v.toTensor().size(static_cast<int64_t>(i)), symbols_);
+    }
+    if (meta.kind == ValueKind::integer && v.isInt()) bind(meta.expr, v.toInt(), symbols_);
+    values_[static_cast<size_t>(id)] = std::move(v);
+  }
+  c10::IValue value(ValueId id) const {
+    const c10::IValue& v = values_[static_cast<size_t>(id)];
+    if (v.isNone() && graph_[id].kind == ValueKind::integer) return integer(graph_[id].expr);
+    check(!v.isNone(), "%{} has no value", graph_[id].name);
+    return v;
+  }
+  int64_t integer(const Expr& e) const {
+    for (const std::string& s : e.symbols())
+      check(symbols_.count(s) != 0, "symbol {} has no value yet in {}", s, e.str());
+    auto value = e.evaluate(symbols_);
+    if (!value) fail(ErrorKind::user, "{} has no value: it overflows or divides by zero", e.str());
+    return *value;
+  }
+  const Symbols& symbols() const { return symbols_; }
+
+  std::vector<c10::IValue> run();
+
+ private:
+  std::vector<c10::IValue> results_of(const Node& node);
+  c10::IValue number(const Node& node);
+  std::vector<c10::IValue> run_subgraph(const std::string& name, const std::vector<c10::IValue>& operands);
+  std::vector<c10::IValue> control_flow(const Node& node);
+  std::vector<c10::IValue> list(const Node& node, std::string_view name) {
+    std::vector<c10::IValue> result;
+    const Argument* a = node.find(name);
+    if (a == nullptr) return result;
+    for_each_value(*a, [&](ValueId id) { result.push_back(value(id)); });
+    return result;
+  }
+  c10::IValue output(const Argument& a) const {
+    if (auto* v = std::get_if<ValueRef>(&a)) return v->id == kNoValue ? c10::IValue() : value(v->id);
+    if (auto* e = std::get_if<Expr>(&a)) return integer(*e);
+    if (auto* d = std::get_if<double>(&a)) return *d;
+    if (auto* b = std::get_if<bool>(&a)) return *b;
+    return {};
+  }
+
+  const Graph& graph_;
+  Symbols symbols_;
+  std::vector<c10::IValue> values_;
+  aten::Environment environment_;
+};
+
+std::vector<c10::IValue> Executor::run() {
+  // Where each value is read last, so that memory is given back in time.
+  std::vector<size_t> last(graph_.values.size(), 0);
+  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+    for (const auto& [name, argument] : graph_.nodes[n].args)
+      for_each_value(argument, [&](ValueId id) { last[static_cast<size_t>(id)] = n; });
+    for (ValueId id : graph_.nodes[n].outputs)
+      if (id != kNoValue) last[static_cast<size_t>(id)] = n;
+  }
+  for (const GraphOutput& o : graph_.outputs)
+    for_each_value(o.value, [&](ValueId id) { last[static_cast<size_t>(id)] = graph_.nodes.size(); });
+  std::vector<std::vector<ValueId>> dead(graph_.nodes.size() + 1);
+  for (size_t i = 0; i < last.size(); ++i) dead[last[i]].push_back(static_cast<ValueId>(i));
+
+  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+    const Node& node = graph_.nodes[n];
+    std::vector<c10::IValue> results;
+    try {
+      results = results_of(node);
+    } catch (const c10::Error& error) {
+      throw Error(ErrorKind::user, fmt::format("PyTorch: {}", error.what_without_backtrace()), where_text(node.where));
+    }
+    check(results.size() >= node.outputs.size(), "{} gave {} results instead of {}", node.op, results.size(), node.outputs.size());
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      if (node.outputs[i] != kNoValue) set(node.outputs[i], std::move(results[i]));
+    for (ValueId id : dead[n]) values_[static_cast<size_t>(id)] = c10::IValue();
+  }
+  std::vector<c10::IValue> results;
+  for (const GraphOutput& o : graph_.outputs) results.push_back(output(o.value));
+  return results;
+}
+
+std::vector<c10::IValue> Executor::results_of(const Node& node) {
+  if (node.op.starts_with("prim.")) return run_primitive(graph_, node, environment_);
+  if (node.op.starts_with("sym.")) return {number(node)};
+  if (node.op.starts_with("higher_order.")) return control_flow(node);
+  c10::OperatorHandle op = aten::require_operator(node);
+  return aten::call(op, aten::arguments(node, op.schema(), environment_));
+}
+
+// Arithmetic of numbers that are not integer expressions of sizes: Python's rules.
+c10::IValue Executor::number(const Node& node) {
+  std::vector<c10::IValue> a;
+  for (const auto& [name, argument] : node.args) a.push_back(output(argument));
+  std::string f = node.op.substr(4);
+  for (const c10::IValue& v : a)
+    if (!v.isScalar()) fail_at(ErrorKind::user, where_text(node.where), "{} of something that is no number", node.op);
+  bool integers = true;
+  for (const c10::IValue& v : a) integers &= !v.isDouble();
+  auto d = [&](size_t i) { return a.at(i).toScalar().toDouble(); };
+  auto n = [&](size_t i) { return a.at(i).toScalar().toLong(); };
+  auto floored = [](int64_t x, int64_t y) { return x / y - ((x % y != 0 && (x % y < 0) != (y < 0)) ? 1 : 0); };
+  auto divisor = [&](size_t i) {
+    if (n(i) == 0) fail_at(ErrorKind::user, where_text(node.where), "integer division by zero");
+    return n(i);
+  };
+  if (f == "number") return a.at(0);
+  if (f == "float") return d(0);
+  if (f == "int" || f == "trunc") return integers ? n(0) : static_cast<int64_t>(std::trunc(d(0)));
+  if (f == "floor") return integers ? n(0) : static_cast<int64_t>(std::floor(d(0)));
+  if (f == "ceil") return integers ? n(0) : static_cast<int64_t>(std::ceil(d(0)));
+  if (f == "round") return integers ? n(0) : static_cast<int64_t>(std::nearbyint(d(0)));
+  if (f == "sqrt") return std::sqrt(d(0));
+  if (f == "not") return !a.at(0).toScalar().toBool();
+  if (f == "ite") return a.at(0).toScalar().toBool() ? a.at(1) : a.at(2);
+  if (f == "truediv") return d(0) / d(1);
+  if (f == "pow") {
+    if (!integers || n(1) < 0) return std::pow(d(0), d(1));
+    int64_t result = 1;
+    for (int64_t i = 0; i < n(1); ++i) result *= n(0);
+    return result;
+  }
+  auto both = [&](auto integer_op, auto double_op) -> c10::IValue {
+    return integers ? c10::IValue(integer_op()) : c10::IValue(double_op());
+  };
+  if (f == "neg") return both([&] { return -n(0); }, [&] { return -d(0); });
+  if (f == "pos") return a.at(0);
+  if (f == "abs") return both([&] { return std::abs(n(0)); }, [&] { return std::abs(d(0)); });
+  if (f == "add") return both([&] { return n(0) + n(1); }, [&] { return d(0) + d(1); });
+  if (f == "sub") return both([&] { return n(0) - n(1); }, [&] { return d(0) - d(1); });
+  if (f == "mul") return both([&] { return n(0) * n(1); }, [&] { return d(0) * d(1); });
+  if (f == "max") return both([&] { return std::max(n(0), n(1)); }, [&] { return std::max(d(0), d(1)); });
+  if (f == "min") return both([&] { return std::min(n(0), n(1)); }, [&] { return std::min(d(0), d(1)); });
+  if (f == "floordiv") return both([&] { return floored(n(0), divisor(1)); }, [&] { return std::floor(d(0) / d(1)); });
+  if (f == "mod")
+    return both([&] { return n(0) - floored(n(0), divisor(1)) * n(1); }, [&] { return d(0) - std::floor(d(0) / d(1)) * d(1); });
+  if (f == "eq") return both([&] { return n(0) == n(1); }, [&] { return d(0) == d(1); });
+  if (f == "ne") return both([&] { return n(0) != n(1); }, [&] { return d(0) != d(1); });
+  if (f == "lt") return both([&] { return n(0) < n(1); }, [&] { return d(0) < d(1); });
+  if (f == "le") return both([&] { return n(0) <= n(1); }, [&] { return d(0) <= d(1); });
+  if (f == "gt") return both([&] { return n(0) > n(1); }, [&] { return d(0) > d(1); });
+  if (f == "ge") return both([&] { return n(0) >= n(1); }, [&] { return d(0) >= d(1); });
+  if (f == "and_") return both([&] { return n(0) & n(1); }, [&] { return 0.0; });
+  if (f == "or_") return both([&] { return n(0) | n(1); }, [&] { return 0.0; });
+  if (f == "lshift") return n(0) << n(1);
+  if (f == "rshift") return n(0) >> n(1);
+  fail_at(ErrorKind::unsupported, where_text(node.where), "{} of numbers", node.op);
+}
+
+std::vector<c10::IValue> Executor::run_subgraph(const std::string& name, const std::vector<c10::IValue>& operands) {
+  auto found = graph_.subgraphs.find(name);
+  check(found != graph_.subgraphs.end(), "{} has no subgraph {}", graph_.name, name);
+  const Graph& sub = found->second;
+  check(sub.inputs.size() == operands.size(), "{} takes {} operands, not {}", name, sub.inputs.size(), operands.size());
+  Symbols known;
+  for (const auto& [symbol, v] : symbols_) known[symbol] = v;
+  for (const GraphInput& input : sub.inputs)  // a loop carries new values of its own symbols
+    if (sub[input.value].kind == ValueKind::integer && sub[input.value].expr.op() == ExprOp::symbol)
+      known.erase(sub[input.value].expr.name());
+  Executor inner(sub, std::move(known), environment_.double_precision);
+  for (size_t i = 0; i < operands.size(); ++i) inner.set(sub.inputs[i].value, operands[i]);
+  return inner.run();
+}
+
+bool truth(const c10::IValue& v) { return v.isTensor() ? v.toTensor().item().toBool() : v.toScalar().toBool(); }
+
+std::vector<c10::IValue> Executor::control_flow(const Node& node) {
+  auto graph = [&](std::string_view name) {
+    const Argument* a = node.find(name);
+    check(a != nullptr && std::holds_alternative<SubgraphRef>(*a), "{} without {}", node.op, name);
+    return std::get<SubgraphRef>(*a).name;
+  };
+  auto slices = [](const std::vector<c10::IValue>& xs, int64_t i) {
+    std::vector<c10::IValue> result;
+    for (const c10::IValue& x : xs) result.push_back(x.toTensor().select(0, i));
+    return result;
+  };
+  auto append = [](std::vector<c10::IValue>& to, const std::vector<c10::IValue>& more) { to.insert(to.end(), more.begin(), more.end()); };
+  auto stacked = [](const std::vector<std::vector<c10::IValue>>& rows, size_t column) -> c10::IValue {
+    std::vector<at::Tensor> tensors;
+    for (const auto& row : rows) tensors.push_back(row.at(column).toTensor());
+    return at::stack(tensors);
+  };
+
+  if (node.op == "higher_order.cond") {
+    bool taken = truth(output(*node.find("predicate")));
+    return run_subgraph(graph(taken ? "true_graph" : "false_graph"), list(node, "operands"));
+  }
+  if (node.op == "higher_order.while_loop") {
+    std::vector<c10::IValue> carried = list(node, "carried_inputs"), additional = list(node, "additional_inputs");
+    for (;;) {
+      std::vector<c10::IValue> operands = carried;
+      append(operands, additional);
+      if (!truth(run_subgraph(graph("cond_graph"), operands).at(0))) return carried;
+      carried = run_subgraph(graph("body_graph"), operands);
+    }
+  }
+  if (node.op == "higher_order.map_impl") {
+    std::vector<c10::IValue> xs = list(node, "xs"), additional = list(node, "pos_args");
+    std::vector<std::vector<c10::IValue>> rows;
+    for (int64_t i = 0; i < xs.at(0).toTensor().size(0); ++i) {
+      std::vector<c10::IValue> operands = slices(xs, i);
+      append(operands, additional);
+      rows.push_back(run_subgraph(graph("body_graph"), operands));
+    }
+    if (rows.empty()) fail_at(ErrorKind::unsupported, where_text(node.where), "map over no elements");
+    std::vector<c10::IValue> results;
+    for (size_t c = 0; c < rows[0].size(); ++c) results.push_back(stacked(rows, c));
+    return results;
+  }
+  if (node.op == "higher_order.scan") {
+    std::vector<c10::IValue> carried = list(node, "init"), xs = list(node, "xs"), additional = list(node, "additional_inputs");
+    size_t count = carried.size();
+    std::vector<std::vector<c10::IValue>> rows;
+    for (int64_t i = 0; i < xs.at(0).toTensor().size(0); ++i) {
+      std::vector<c10::IValue> operands = carried;
+      append(operands, slices(xs, i));
+      append(operands, additional);
+      std::vector<c10::IValue> results = run_subgraph(graph("combine_graph"), operands);
+      carried.assign(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(count));
+      rows.emplace_back(results.begin() + static_cast<std::ptrdiff_t>(count), results.end());
+    }
+    if (rows.empty()) fail_at(ErrorKind::unsupported, where_text(node.where), "scan over no elements");
+    std::vector<c10::IValue> results = carried;
+    for (size_t c = 0; c < rows[0].size(); ++c) results.push_back(stacked(rows, c));
+    return results;
+  }
+  if (node.op == "higher_order.associative_scan") {
+    std::vector<c10::IValue> xs = list(node, "xs"), additional = list(node, "additional_inputs");
+    std::vector<std::vector<c10::IValue>> rows;
+    for (int64_t i = 0; i < xs.at(0).toTensor().size(0); ++i) {
+      if (i == 0) {
+        rows.push_back(slices(xs, 0));
+        continue;
+      }
+      std::vector<c10::IValue> operands = rows.back();
+      append(operands, slices(xs, i));
+      append(operands, additional);
+      rows.push_back(run_subgraph(graph("combine_graph"), operands));
+    }
+    if (rows.empty()) return xs;
+    std::vector<c10::IValue> results;
+    for (size_t c = 0; c < rows[0].size(); ++c) results.push_back(stacked(rows, c));
+    return results;
+  }
+  fail_at(ErrorKind::unsupported, where_text(node.where), "{}", node.op);
+}
+
+// The tensor in memory of its own, laid out as the graph says.
+at::Tensor laid_out(const HostTensor& host, const Value& meta, const Executor& executor, bool double_precision, bool may_borrow) {
+  at::Tensor plain = aten::borrow(host);
+  c10::ScalarType type = double_precision ? aten::widened(plain.scalar_type()) : plain.scalar_type();
+  if (type != plain.scalar_type()) {
+    plain = plain.to(type);
+    may_borrow = true;
+  }
+  std::vector<int64_t> strides;
+  for (const Expr& e : meta.strides) strides.push_back(executor.integer(e));
+  bool strided = !strides.empty() && strides != plain.strides().vec();
+  if (!strided) return may_borrow ? plain : plain.clone();
+  // A step of 0 stands for one element that is there many times.
+  at::Tensor small = plain;
+  std::vector<int64_t> sizes = plain.sizes().vec();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (strides[i] == 0 && sizes[i] > 1) {
+      small = small.narrow(static_cast<int64_t>(i), 0, 1);
+      sizes[i] = 1;
+    }
+  }
+  at::Tensor result = at::empty_strided(sizes, strides, plain.options());
+  result.copy_(small);
+  return result.expand(plain.sizes());
+}
+
+struct DefaultDtype {
+  explicit DefaultDtype(bool wide) : saved(c10::get_default_dtype()) {
+    if (wide) c10::set_default_dtype(caffe2::TypeMeta::Make<double>());
+  }
+  ~DefaultDtype() { c10::set_default_dtype(saved); }
+  DefaultDtype(const DefaultDtype&) = delete;
+  DefaultDtype& operator=(const DefaultDtype&) = delete;
+  caffe2::TypeMeta saved;
+};
+
+}  // namespace
+
+std::vector<HostTensor> run_eager(const Graph& graph, const std::map<std::string, HostTensor>& weights,
+                                  const std::vector<HostTensor>& inputs, bool double_precision) {
+  at::set_num_threads(1);
+  c10::InferenceMode inference;
+  DefaultDtype default_dtype(double_precision);
+
+  // Sizes first: strides are expressions over them.
+  std::vector<const HostTensor*> given;
+  size_t next = 0;
+  Symbols symbols;
+  for (const GraphInput& input : graph.inputs) {
+    if (input.kind == InputKind::user) {
+      if (next == inputs.size()) fail(ErrorKind::user, "the program takes more inputs than the {} given", inputs.size());
+      given.push_back(&inputs[next++]);
+    } else {
+      auto found = weights.find(input.target);
+      if (found == weights.end()) fail(ErrorKind::user, "there is no weight `{}`", input.target);
+      given.push_back(&found->second);
+    }
+    const Value& meta = graph[input.value];
+    const HostTensor& host = *given.back();
+    if (meta.kind == ValueKind::tensor && host.shape.size() != meta.shape.size())
+      fail(ErrorKind::user, "input `{}` has {} dimensions instead of {}", input.target, host.shape.size(), meta.shape.size());
+    if (meta.kind == ValueKind::tensor && host.dtype != meta.dtype)
+      fail(ErrorKind::user, "input `{}` has type {} instead of {}", input.target, nacre_dtype_name(host.dtype), nacre_dtype_name(meta.dtype));
+    if (meta.kind == ValueKind::tensor)
+      for (size_t i = 0; i < meta.shape.size(); ++i) bind(meta.shape[i], host.shape[i], symbols);
+    if (meta.kind == ValueKind::integer && host.elements() == 1)
+      bind(meta.expr, aten::borrow(host).item().toLong(), symbols);
+  }
+  if (next != inputs.size()) fail(ErrorKind::user, "the program takes {} inputs, not {}", next, inputs.size());
+  Executor sized(graph, std::move(symbols), double_precision);
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const GraphInput& input = graph.inputs[i];
+    const Value& meta = graph[input.value];
+    if (meta.kind == ValueKind::tensor) {
+      for (size_t d = 0; d < meta.shape.size(); ++d)
+        if (sized.integer(meta.shape[d]) != given[i]->shape[d])
+          fail(ErrorKind::user, "input `{}` has size {} in dimension {} instead of {}", input.target, given[i]->shape[d], d,
+               sized.integer(meta.shape[d]));
+      bool may_borrow = input.kind == InputKind::parameter || graph.level != Level::captured;
+      sized.set(input.value, laid_out(*given[i], meta, sized, double_precision, may_borrow));
+    } else {
+      at::Scalar number = aten::borrow(*given[i]).item();
+      sized.set(input.value, meta.kind == ValueKind::integer    ? c10::IValue(number.toLong())
+                             : meta.kind == ValueKind::floating ? c10::IValue(number.toDouble())
+                                                                : c10::IValue(number.toBool()));
+    }
+  }
+  std::vector<HostTensor> results;
+  for (const c10::IValue& value : sized.run()) {
+    if (value.isTensor()) {
+      results.push_back(aten::to_host(value.toTensor()));
+    } else if (value.isInt()) {
+      results.push_back(aten::to_host(at::scalar_tensor(value.toInt(), at::kLong)));
+    } else if (value.isDouble()) {
+      results.push_back(aten::to_host(at::scalar_tensor(value.toDouble(), double_precision ? at::kDouble : at::kFloat)));
+    } else if (value.isBool()) {
+      results.push_back(aten::to_host(at::scalar_tensor(value.toBool(), at::kBool)));
+    } else {
+      results.emplace_back();  // None
+    }
+  }
+  return results;
+}
+
+}  // namespace nacre
