@@ -97,25 +97,22 @@ NACRE_INLINE void next(const S& s, Pixel& p) {
   p.n += image_end;
 }
 
-template <int R, int NV, bool kUnrolled, class S, class Epilogue>
-NACRE_INLINE void finish_pixels(const Tile<R, NV>& tile, const S& s, i64 first, i64 group, i64 column,
+template <int R, int NV, class S, class Epilogue>
+NACRE_INLINE void finish_pixels(const Tile<R, NV>& tile, const S& s, i64 first, i64 c, Epilogue epilogue) {
+  Pixel p = pixel_at(s, first);
+  NACRE_UNROLL for (int i = 0; i < R; ++i) {
+    NACRE_UNROLL for (int v = 0; v < NV; ++v) epilogue(p.n, p.y, p.x, c + v * VL, tile.acc[i][v], VL);
+    next(s, p);
+  }
+}
+template <int NV, class S, class Epilogue>
+NACRE_INLINE void finish_pixels(i64 rows, const float* values, const S& s, i64 first, i64 c, i64 width,
                                 Epilogue epilogue) {
   Pixel p = pixel_at(s, first);
-  const i64 c = group * s.oc + column;
-  if (kUnrolled && column + NV * VL <= s.oc) {
-    NACRE_UNROLL for (int i = 0; i < R; ++i) {
-      NACRE_UNROLL for (int v = 0; v < NV; ++v) epilogue(p.n, p.y, p.x, c + v * VL, tile.acc[i][v], VL);
-      next(s, p);
-    }
-    return;
-  }
-  alignas(64) float out[R * NV * VL];
-  tile.write(out);
-  const int vectors = static_cast<int>(imin(NV, ceil_div(s.oc - column, VL)));
-  NACRE_ROLLED for (int i = 0; i < R; ++i) {
-    NACRE_ROLLED for (int v = 0; v < vectors; ++v) {
-      epilogue(p.n, p.y, p.x, c + v * VL, load(out + (i * NV + v) * VL),
-               static_cast<int>(imin(VL, s.oc - column - v * VL)));
+  width = imin(width, NV * VL);
+  NACRE_ROLLED for (i64 i = 0; i < rows; ++i) {
+    NACRE_ROLLED for (i64 v = 0; v < width; v += VL) {
+      epilogue(p.n, p.y, p.x, c + v, load(values + i * (NV * VL) + v), static_cast<int>(imin(VL, width - v)));
     }
     next(s, p);
   }
@@ -193,12 +190,14 @@ NACRE_INLINE void conv_group(const S& s, i64 group, const float* __restrict in, 
     const i64 t_end = imin(part.tiles.end, t + block);
     NACRE_ROLLED for (i64 panel = part.panels.begin; panel < part.panels.end; ++panel) {
       const float* b = weights + (group * panels + panel) * k * NR;
-      for_tiles<MR>(pixels, t, t_end, [&](auto rows, i64 first) NACRE_LAMBDA {
-        constexpr int R = decltype(rows)::value;
-        Tile<R, NV> tile;
-        conv_tile<R, NV>(tile, s, in + group * s.ic, zeros, b, first);
-        finish_pixels<R, NV, is_constant<decltype(pixels)>::value>(tile, s, first, group, panel * NR, epilogue);
-      });
+      const i64 column = panel * NR, c = group * s.oc + column;
+      for_tiles<MR, NV>(
+          pixels, t, t_end, column + NR <= s.oc,
+          [&]<int R>(Tile<R, NV>& tile, i64 first)
+              NACRE_LAMBDA { conv_tile(tile, s, in + group * s.ic, zeros, b, first); },
+          [&](const auto& tile, i64 first) NACRE_LAMBDA { finish_pixels(tile, s, first, c, epilogue); },
+          [&](i64 rows, i64 first, const float* values)
+              NACRE_LAMBDA { finish_pixels<NV>(rows, values, s, first, c, s.oc - column, epilogue); });
     }
   }
 }

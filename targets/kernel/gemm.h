@@ -113,45 +113,71 @@ NACRE_INLINE constexpr RowTiles row_tiles(i64 m, i64 height) {
   return {count, m / count, m % count};
 }
 
-// Runs body(C<rows>, first_row) over tiles [begin, end). The tile heights are compile-time constants: two when m is one.
-template <int MR, class M, class F>
-NACRE_INLINE void for_tiles(M m, i64 begin, i64 end, F body) {
+// Computes tiles [begin, end) of m rows by one panel and hands them on. compute(tile, first_row) fills a Tile<R, NV>;
+// whole(tile, first_row) takes one out of registers and is used where `in_registers` is and heights are constants (there
+// are then at most two: the more frequent one goes this way); buffered(rows, first_row, values) takes it from memory,
+// [row][NV * VL], with a run-time number of rows, so that its code stands there once.
+template <int MR, int NV, class M, class Compute, class Whole, class Buffered>
+NACRE_INLINE void for_tiles(M m, i64 begin, i64 end, bool in_registers, Compute compute, Whole whole, Buffered buffered) {
+  auto through_memory = [&](auto rows, i64 first, float* out) NACRE_LAMBDA {
+    Tile<decltype(rows)::value, NV> tile;
+    compute(tile, first);
+    tile.write(out);
+  };
+  alignas(64) float out[MR * NV * VL];
   if constexpr (is_constant<M>::value) {
     constexpr RowTiles t = row_tiles(M::value, MR);
-    if constexpr (t.tall > 0) {
-      NACRE_ROLLED for (i64 i = begin; i < imin(end, t.tall); ++i) body(C<t.short_rows + 1>{}, t.row(i));
-    }
-    if constexpr (t.tall < t.count) {
-      NACRE_ROLLED for (i64 i = imax(begin, t.tall); i < end; ++i) body(C<t.short_rows>{}, t.row(i));
-    }
+    constexpr i64 kTall = t.short_rows + 1, kShort = t.short_rows;
+    constexpr bool kMoreTall = 2 * t.tall >= t.count;
+    auto run = [&](auto rows, auto frequent, i64 from, i64 to) NACRE_LAMBDA {
+      NACRE_ROLLED for (i64 i = from; i < to; ++i) {
+        const i64 first = t.row(i);
+        if (decltype(frequent)::value && in_registers) {
+          Tile<decltype(rows)::value, NV> tile;
+          compute(tile, first);
+          whole(tile, first);
+        } else {
+          through_memory(rows, first, out);
+          buffered(decltype(rows)::value, first, out);
+        }
+      }
+    };
+    if constexpr (t.tall > 0) run(C<kTall>{}, C<kMoreTall>{}, begin, imin(end, t.tall));
+    if constexpr (t.tall < t.count) run(C<kShort>{}, C<!kMoreTall>{}, imax(begin, t.tall), end);
   } else {
     const RowTiles t = row_tiles(m, MR);
     NACRE_ROLLED for (i64 i = begin; i < end; ++i) {
-      const i64 first = t.row(i);
-      with_rows<MR>(t.row(i + 1) - first, [&](auto rows) NACRE_LAMBDA { body(rows, first); });
+      const i64 first = t.row(i), rows = t.row(i + 1) - first;
+      with_rows<MR>(rows, [&](auto fixed) NACRE_LAMBDA { through_memory(fixed, first, out); });
+      buffered(rows, first, out);
     }
   }
 }
 
-// Hands a finished tile to the epilogue. Whole tiles of the full height go out of registers; others through a small
-// buffer and a rolled loop, so that the epilogue's code stands there only once.
-template <int R, int NV, bool kUnrolled, class N, class Epilogue>
-NACRE_INLINE void finish(const Tile<R, NV>& tile, i64 row, i64 column, N n, Epilogue epilogue) {
-  if (kUnrolled && column + NV * VL <= n) {
-    NACRE_UNROLL for (int i = 0; i < R; ++i) {
-      NACRE_UNROLL for (int v = 0; v < NV; ++v) epilogue(row + i, column + v * VL, tile.acc[i][v], VL);
-    }
-    return;
+// Hands a tile's results to the epilogue: all of its vectors are whole.
+template <int R, int NV, class Epilogue>
+NACRE_INLINE void finish_registers(const Tile<R, NV>& tile, i64 row, i64 column, Epilogue epilogue) {
+  NACRE_UNROLL for (int i = 0; i < R; ++i) {
+    NACRE_UNROLL for (int v = 0; v < NV; ++v) epilogue(row + i, column + v * VL, tile.acc[i][v], VL);
   }
-  alignas(64) float out[R * NV * VL];
-  tile.write(out);
-  const int vectors = static_cast<int>(imin(NV, ceil_div(n - column, VL)));
-  NACRE_ROLLED for (int i = 0; i < R; ++i) {
-    NACRE_ROLLED for (int v = 0; v < vectors; ++v) {
-      epilogue(row + i, column + v * VL, load(out + (i * NV + v) * VL),
-               static_cast<int>(imin(VL, n - column - v * VL)));
+}
+template <int NV, class N, class Epilogue>
+NACRE_INLINE void finish_buffer(i64 rows, i64 row, i64 column, N n, const float* values, Epilogue epilogue) {
+  const i64 width = imin(NV * VL, n - column);
+  NACRE_ROLLED for (i64 i = 0; i < rows; ++i) {
+    NACRE_ROLLED for (i64 v = 0; v < width; v += VL) {
+      epilogue(row + i, column + v, load(values + i * (NV * VL) + v), static_cast<int>(imin(VL, width - v)));
     }
   }
+}
+// The usual case of both: a product's results.
+template <int MR, int NV, class M, class N, class Compute, class Epilogue>
+NACRE_INLINE void product_tiles(M m, i64 begin, i64 end, i64 column, N n, Compute compute, Epilogue epilogue) {
+  for_tiles<MR, NV>(
+      m, begin, end, column + NV * VL <= n, compute,
+      [&](const auto& tile, i64 first) NACRE_LAMBDA { finish_registers(tile, first, column, epilogue); },
+      [&](i64 rows, i64 first, const float* values)
+          NACRE_LAMBDA { finish_buffer<NV>(rows, first, column, n, values, epilogue); });
 }
 
 // ---- work split ------------------------------------------------------------------------------------------------------
@@ -221,7 +247,9 @@ NACRE_INLINE void gemv_panels(const float* const (&a)[R], SKA ska, const float* 
         NACRE_UNROLL for (int v = 0; v < NV; ++v) t[0].acc[i][v] += t[s].acc[i][v];
       }
     }
-    finish<R, NV, false>(t[0], row, panel * NR, n, epilogue);
+    alignas(64) float out[R * NR];
+    t[0].write(out);
+    finish_buffer<NV>(R, row, panel * NR, n, out, epilogue);
   }
 }
 
@@ -246,9 +274,6 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
                        float* __restrict scratch, int thread, int threads, Epilogue epilogue) {
   constexpr int MR = tile_rows(NV), NR = NV * VL;
   const i64 panels = ceil_div(n, NR);
-  auto rows_of = [&](auto rows, i64 first, const float* (&p)[decltype(rows)::value]) NACRE_LAMBDA {
-    NACRE_UNROLL for (int i = 0; i < decltype(rows)::value; ++i) p[i] = a + (first + i) * lda;
-  };
   if (m == 1) {
     const float* row[1] = {a};
     gemv_panels<1, NV>(row, ska, b, 0, n, k, split(panels, thread, threads), epilogue);
@@ -257,14 +282,13 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
   if constexpr (is_constant<M>::value) {
     if constexpr (M::value >= 2 && M::value <= 4 && M::value <= MR) {
       const float* row[M::value];
-      rows_of(m, 0, row);
+      NACRE_UNROLL for (int i = 0; i < M::value; ++i) row[i] = a + i * lda;
       gemv_panels<M::value, NV>(row, ska, b, 0, n, k, split(panels, thread, threads), epilogue);
       return;
     }
   }
   const RowTiles tiles = row_tiles(m, MR);
   const Part part = split_grid(tiles.count, panels, MR * k * 4, NR * k * 4, thread, threads);
-  constexpr bool kUnrolled = is_constant<M>::value;
 
   if (!cuts_k(m, n, k)) {
     // When all of this thread's B fits, the order does not matter much: then blocks of A that fit in half of L1 or more.
@@ -273,15 +297,15 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
       const i64 t_end = imin(part.tiles.end, t + block);
       NACRE_ROLLED for (i64 panel = part.panels.begin; panel < part.panels.end; ++panel) {
         const float* bp = b + panel * k * NR;
-        for_tiles<MR>(m, t, t_end, [&](auto rows, i64 first) NACRE_LAMBDA {
-          constexpr int R = decltype(rows)::value;
-          const float* p[R];
-          rows_of(rows, first, p);
-          Tile<R, NV> tile;
-          tile.clear();
-          tile.add(p, ska, bp, C<NR>{}, k);
-          finish<R, NV, kUnrolled>(tile, first, panel * NR, n, epilogue);
-        });
+        product_tiles<MR, NV>(
+            m, t, t_end, panel * NR, n,
+            [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
+              const float* p[R];
+              NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + (first + i) * lda;
+              tile.clear();
+              tile.add(p, ska, bp, C<NR>{}, k);
+            },
+            epilogue);
       }
     }
     return;
@@ -299,24 +323,26 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
         NACRE_ROLLED for (i64 panel = g; panel < g_end; ++panel) {
           const float* bp = b + (panel * k + k0) * NR;
           float* sums = scratch + (panel - g) * (t_end - t) * MR * NR - tiles.row(t) * NR;
-          for_tiles<MR>(m, t, t_end, [&](auto rows, i64 first) NACRE_LAMBDA {
-            constexpr int R = decltype(rows)::value;
+          const auto add = [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
             const float* p[R];
-            rows_of(rows, first, p);
-            NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] += k0 * ska;
-            Tile<R, NV> tile;
+            NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + (first + i) * lda + k0 * ska;
             if (k0 == 0) {
               tile.clear();
             } else {
               tile.read(sums + first * NR);
             }
             tile.add(p, ska, bp, C<NR>{}, kc);
-            if (k0 + kc < k) {
-              tile.write(sums + first * NR);
-            } else {
-              finish<R, NV, kUnrolled>(tile, first, panel * NR, n, epilogue);
-            }
-          });
+          };
+          if (k0 + kc == k) {
+            product_tiles<MR, NV>(m, t, t_end, panel * NR, n, add, epilogue);
+          } else {
+            for_tiles<MR, NV>(
+                m, t, t_end, true, add,
+                [&](const auto& tile, i64 first) NACRE_LAMBDA { tile.write(sums + first * NR); },
+                [&](i64 rows, i64 first, const float* values) NACRE_LAMBDA {
+                  NACRE_ROLLED for (i64 i = 0; i < rows * NR; i += VL) store(sums + first * NR + i, load(values + i));
+                });
+          }
         }
       }
     }
@@ -362,7 +388,7 @@ NACRE_INLINE constexpr i64 packed_group(i64 n, i64 k) {
   return imax(1, imin(ceil_div(n, NV * VL), kBlockFloats / imax(1, k * NV * VL)));
 }
 template <int NV>
-NACRE_INLINE constexpr i64 gemm_ab_scratch(i64 m, i64 n, i64 k) {
+NACRE_INLINE constexpr i64 gemm_ab_scratch([[maybe_unused]] i64 m, i64 n, i64 k) {
   return packed_group<NV>(n, k) * k * NV * VL;
 }
 
@@ -375,7 +401,6 @@ NACRE_INLINE void gemm_ab(M m, N n, K k, const float* __restrict a, LDA lda, SKA
   // Each thread packs the panels that it uses: splitting rows packs them once per thread.
   const Part part = split_grid(tiles.count, panels, MR * k * 4, NR * k * 12, thread, threads);
   if (part.tiles.begin == part.tiles.end) return;
-  constexpr bool kUnrolled = is_constant<M>::value;
   NACRE_ROLLED for (i64 g = part.panels.begin; g < part.panels.end; g += group) {
     const i64 g_end = imin(part.panels.end, g + group);
     NACRE_ROLLED for (i64 panel = g; panel < g_end; ++panel) {
@@ -386,15 +411,15 @@ NACRE_INLINE void gemm_ab(M m, N n, K k, const float* __restrict a, LDA lda, SKA
       const i64 t_end = imin(part.tiles.end, t + block);
       NACRE_ROLLED for (i64 panel = g; panel < g_end; ++panel) {
         const float* bp = scratch + (panel - g) * k * NR;
-        for_tiles<MR>(m, t, t_end, [&](auto rows, i64 first) NACRE_LAMBDA {
-          constexpr int R = decltype(rows)::value;
-          const float* p[R];
-          NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + (first + i) * lda;
-          Tile<R, NV> tile;
-          tile.clear();
-          tile.add(p, ska, bp, C<NR>{}, k);
-          finish<R, NV, kUnrolled>(tile, first, panel * NR, n, epilogue);
-        });
+        product_tiles<MR, NV>(
+            m, t, t_end, panel * NR, n,
+            [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
+              const float* p[R];
+              NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + (first + i) * lda;
+              tile.clear();
+              tile.add(p, ska, bp, C<NR>{}, k);
+            },
+            epilogue);
       }
     }
   }

@@ -8,4 +8,6 @@
 #include "nacre/gemm.h"
 #include "nacre/conv.h"
 #include "nacre/depthwise.h"
+#include "nacre/attention.h"
+#include "nacre/recurrent.h"
 #endif

@@ -1,0 +1,278 @@
+// Attention: out[i] = sum over j of softmax_j(scale q[i] . k[j] + bias(i, j)) v[j], for every batch and head.
+//
+//   attention(Attention{.batch, .heads, .s, .t, .d, .e, .q_s, .k_t, .v_t}, q, k, v, float scale, causal, bias,
+//             float* scratch, int thread, int threads, epilogue)
+//     s queries, t keys; d elements in q and k, e in v; q_s, k_t, v_t: distance of their rows; elements lie side by side.
+//       Each an i64 or C<...>{}
+//     q, k, v   q(i64 b, i64 h) -> const float*: row 0 of that head (grouped queries: k may use h / 3)
+//     causal    C<1>{}: query i sees keys j <= i; C<0>{}: all
+//     bias      bias(i64 b, i64 h, i64 i, i64 j, int lanes) -> vf, added to the scaled scores of keys j .. j + lanes - 1
+//               (a vector condition becomes select(condition, 0, -inf)); or NoBias{}
+//     scratch   attention_scratch(s, t, d, e) floats of this thread
+//   epilogue(i64 b, i64 h, i64 i, i64 c, vf value, int lanes)   output elements (b, h, i, c .. c + lanes - 1)
+//
+// A query whose keys are all masked with -inf gives 0, as torch.nn.functional.scaled_dot_product_attention does; NaN
+// scores give NaN. The softmax is exact in two passes: the scores of a few queries stay whole in cache. Work is split over
+// batch, heads and blocks of queries.
+#ifndef NACRE_KERNEL_ATTENTION_H
+#define NACRE_KERNEL_ATTENTION_H
+#include "nacre/gemm.h"
+#include "nacre/math.h"
+
+namespace nk {
+
+template <class Batch, class Heads, class S, class T, class D, class E, class QS, class KT, class VT>
+struct Attention {
+  Batch batch;
+  Heads heads;
+  S s;
+  T t;
+  D d;
+  E e;
+  QS q_s;
+  KT k_t;
+  VT v_t;
+};
+struct NoBias {};
+
+namespace detail {
+
+#if defined(__AVX512F__)
+inline constexpr int kAttentionNV = 4;
+#else
+inline constexpr int kAttentionNV = 2;
+#endif
+inline constexpr int kAttentionNR = kAttentionNV * VL;
+inline constexpr int kAttentionRows = tile_rows(kAttentionNV);
+// Fewer queries than this: not worth packing keys and values.
+inline constexpr int kFewQueries = 4;
+
+// Distance of rows of scores: not a multiple of 4 KB, so that the rows of a tile do not share cache sets.
+NACRE_INLINE constexpr i64 score_pitch(i64 t) { return round_up(t, kAttentionNR) + 16; }
+
+template <class A>
+inline constexpr bool has_bias = true;
+template <>
+inline constexpr bool has_bias<NoBias> = false;
+
+// Softmax of one row in place, not yet divided; returns the factor that divides. Elements [t, end) become 0.
+__attribute__((noinline)) static inline float softmax_row(float* row, i64 t) {
+  const vf low = splat(-__builtin_inff());
+  const i64 end = round_up(t, VL);
+  // Beyond t: never the greatest, and 0 after exp.
+  if (t < end) {
+    const vf last = load(row + end - VL);
+    store(row + end - VL, select(iota() < isplat(static_cast<int32_t>(t - (end - VL))), last, low));
+  }
+  vf m0 = low, m1 = low;
+  i64 j = 0;
+  NACRE_ROLLED for (; j + 2 * VL <= end; j += 2 * VL) {
+    m0 = maximum(m0, load(row + j));
+    m1 = maximum(m1, load(row + j + VL));
+  }
+  if (j < end) m0 = maximum(m0, load(row + j));
+  const float greatest = reduce_max(maximum(m0, m1));
+  if (greatest == -__builtin_inff()) {
+    NACRE_ROLLED for (j = 0; j < end; j += VL) store(row + j, splat(0.f));
+    return 0.f;
+  }
+  const vf m = splat(greatest);
+  vf s0 = splat(0.f), s1 = splat(0.f);
+  j = 0;
+  NACRE_ROLLED for (; j + 2 * VL <= end; j += 2 * VL) {
+    const vf e0 = exp_negative(load(row + j) - m), e1 = exp_negative(load(row + j + VL) - m);
+    store(row + j, e0);
+    store(row + j + VL, e1);
+    s0 += e0;
+    s1 += e1;
+  }
+  if (j < end) {
+    const vf e0 = exp_negative(load(row + j) - m);
+    store(row + j, e0);
+    s0 += e0;
+  }
+  return 1.f / reduce_sum(s0 + s1);
+}
+
+// One vector of scores: scaled, biased, masked by order.
+template <class Causal, class Bias>
+NACRE_INLINE vf finish_score(vf x, float scale, Causal causal, Bias bias, i64 b, i64 h, i64 i, i64 j, i64 t) {
+  x *= splat(scale);
+  if constexpr (has_bias<Bias>) {
+    const int lanes = static_cast<int>(imin(VL, t - j));
+    if (lanes > 0) x += bias(b, h, i, j, lanes);
+  }
+  if (causal && j + VL > i + 1) {
+    x = select(iota() <= isplat(static_cast<int32_t>(i - j)), x, splat(-__builtin_inff()));
+  }
+  return x;
+}
+
+// A few queries (a decoding step): keys and values are read where they lie.
+template <class A, class Causal, class Bias, class Epilogue>
+NACRE_INLINE void attention_row(const A& a, const float* __restrict q, const float* __restrict k,
+                                const float* __restrict v, float scale, Causal causal, Bias bias, float* __restrict row,
+                                i64 b, i64 h, i64 i, Epilogue epilogue) {
+  const i64 t = causal ? imin(a.t, i + 1) : i64{a.t};
+  const i64 whole = a.d / VL * VL;
+  const int rest = static_cast<int>(a.d - whole);
+  auto dot = [&](auto keys, i64 j) NACRE_LAMBDA {
+    constexpr int kKeys = decltype(keys)::value;
+    vf sum[kKeys];
+    NACRE_UNROLL for (int n = 0; n < kKeys; ++n) sum[n] = splat(0.f);
+    NACRE_ROLLED for (i64 l = 0; l < whole; l += VL) {
+      const vf x = load(q + l);
+      NACRE_UNROLL for (int n = 0; n < kKeys; ++n) sum[n] = fma(x, load(k + (j + n) * a.k_t + l), sum[n]);
+    }
+    if (rest > 0) {
+      const vf x = load_part(q + whole, rest);
+      NACRE_UNROLL for (int n = 0; n < kKeys; ++n) {
+        sum[n] = fma(x, load_part(k + (j + n) * a.k_t + whole, rest), sum[n]);
+      }
+    }
+    NACRE_UNROLL for (int n = 0; n < kKeys; ++n) row[j + n] = reduce_sum(sum[n]);
+  };
+  i64 j = 0;
+  NACRE_ROLLED for (; j + 4 <= t; j += 4) dot(C<4>{}, j);
+  NACRE_ROLLED for (; j < t; ++j) dot(C<1>{}, j);
+  NACRE_ROLLED for (j = 0; j < t; j += VL) {
+    store(row + j, finish_score(load(row + j), scale, C<0>{}, bias, b, h, i, j, t));
+  }
+  const float inverse = softmax_row(row, t);
+  auto columns = [&](auto vectors, i64 c) NACRE_LAMBDA {
+    constexpr int kVectors = decltype(vectors)::value;
+    vf sum[kVectors];
+    const int lanes = static_cast<int>(imin(VL, a.e - c));
+    NACRE_UNROLL for (int n = 0; n < kVectors; ++n) sum[n] = splat(0.f);
+    NACRE_ROLLED for (i64 l = 0; l < t; ++l) {
+      const vf p = splat(row[l]);
+      const float* x = v + l * a.v_t + c;
+      if constexpr (kVectors == 1) {
+        sum[0] = fma(p, lanes == VL ? load(x) : load_part(x, lanes), sum[0]);
+      } else {
+        NACRE_UNROLL for (int n = 0; n < kVectors; ++n) sum[n] = fma(p, load(x + n * VL), sum[n]);
+      }
+    }
+    NACRE_ROLLED for (int n = 0; n < kVectors; ++n) {
+      epilogue(b, h, i, c + n * VL, sum[n] * splat(inverse), kVectors == 1 ? lanes : VL);
+    }
+  };
+  i64 c = 0;
+  NACRE_ROLLED for (; c + 4 * VL <= a.e; c += 4 * VL) columns(C<4>{}, c);
+  NACRE_ROLLED for (; c < a.e; c += VL) columns(C<1>{}, c);
+}
+
+}  // namespace detail
+
+NACRE_INLINE constexpr i64 attention_scratch(i64 s, i64 t, i64 d, i64 e) {
+  const i64 packed = s <= detail::kFewQueries
+                         ? 0
+                         : round_up(t, detail::kAttentionNR) * d + t * round_up(e, detail::kAttentionNR);
+  return packed + detail::kAttentionRows * detail::score_pitch(t);
+}
+
+template <class A, class Q, class K, class V, class Causal, class Bias, class Epilogue>
+NACRE_INLINE void attention(const A& a, Q q, K k, V v, float scale, Causal causal, Bias bias, float* __restrict scratch,
+                            int thread, int threads, Epilogue epilogue) {
+  constexpr int NV = detail::kAttentionNV, NR = detail::kAttentionNR, MR = detail::kAttentionRows;
+  if (a.s <= detail::kFewQueries) {
+    const Range rows = split(a.batch * a.heads * a.s, thread, threads);
+    NACRE_ROLLED for (i64 r = rows.begin; r < rows.end; ++r) {
+      const i64 i = r % a.s, h = r / a.s % a.heads, b = r / a.s / a.heads;
+      detail::attention_row(a, q(b, h) + i * a.q_s, k(b, h), v(b, h), scale, causal, bias, scratch, b, h, i, epilogue);
+    }
+    return;
+  }
+  if constexpr (is_constant<decltype(a.s)>::value) {
+    if constexpr (decltype(a.s)::value <= detail::kFewQueries) return;
+  }
+
+  const RowTiles tiles = row_tiles(a.s, MR);
+  const i64 pitch = detail::score_pitch(a.t);
+  float* keys = scratch;
+  float* values = keys + round_up(a.t, NR) * a.d;
+  float* scores = values + a.t * round_up(a.e, NR);
+  const Range work = split(a.batch * a.heads * tiles.count, thread, threads);
+  i64 unit = work.begin;
+  NACRE_ROLLED while (unit < work.end) {
+    const i64 head = unit / tiles.count, b = head / a.heads, h = head % a.heads;
+    const i64 first_tile = unit - head * tiles.count, last_tile = imin(tiles.count, first_tile + (work.end - unit));
+    unit += last_tile - first_tile;
+    const float* kp = k(b, h);
+    const float* vp = v(b, h);
+    const float* qp = q(b, h);
+    NACRE_ROLLED for (i64 j = 0; j < a.t; j += NR) pack_panel<NV>(a.t, a.d, kp, C<1>{}, a.k_t, j, keys + j * a.d);
+    NACRE_ROLLED for (i64 c = 0; c < a.e; c += NR) pack_panel<NV>(a.e, a.t, vp, a.v_t, C<1>{}, c, values + c * a.t);
+
+    auto block = [&](auto run, i64 rows, i64 first) NACRE_LAMBDA {
+      // Keys that some query of this tile sees.
+      const i64 t = causal ? imin(a.t, first + rows) : i64{a.t};
+      run([&](auto fixed) NACRE_LAMBDA {
+        constexpr int R = decltype(fixed)::value;
+        const float* p[R];
+        NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = qp + (first + i) * a.q_s;
+        NACRE_ROLLED for (i64 j = 0; j < t; j += NR) {
+          Tile<R, NV> tile;
+          tile.clear();
+          tile.add(p, C<1>{}, keys + j * a.d, C<NR>{}, a.d);
+          NACRE_UNROLL for (int i = 0; i < R; ++i) {
+            NACRE_UNROLL for (int n = 0; n < NV; ++n) store(scores + i * pitch + j + n * VL, tile.acc[i][n]);
+          }
+        }
+      });
+      float inverse[MR];
+      NACRE_ROLLED for (i64 i = 0; i < rows; ++i) {
+        float* row = scores + i * pitch;
+        NACRE_ROLLED for (i64 j = 0; j < t; j += VL) {
+          store(row + j, detail::finish_score(load(row + j), scale, causal, bias, b, h, first + i, j, a.t));
+        }
+        inverse[i] = detail::softmax_row(row, t);
+      }
+      NACRE_ROLLED for (i64 c = 0; c < a.e; c += NR) {
+        alignas(64) float out[MR * NR];
+        run([&](auto fixed) NACRE_LAMBDA {
+          constexpr int R = decltype(fixed)::value;
+          const float* p[R];
+          NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = scores + i * pitch;
+          Tile<R, NV> tile;
+          tile.clear();
+          tile.add(p, C<1>{}, values + c * a.t, C<NR>{}, t);
+          tile.write(out);
+        });
+        const i64 width = imin(NR, a.e - c);
+        NACRE_ROLLED for (i64 i = 0; i < rows; ++i) {
+          NACRE_ROLLED for (i64 n = 0; n < width; n += VL) {
+            epilogue(b, h, first + i, c + n, load(out + i * NR + n) * splat(inverse[i]),
+                     static_cast<int>(imin(VL, width - n)));
+          }
+        }
+      }
+    };
+    NACRE_ROLLED for (i64 tile = first_tile; tile < last_tile; ++tile) {
+      const i64 first = tiles.row(tile), rows = tiles.row(tile + 1) - first;
+      if constexpr (is_constant<decltype(a.s)>::value) {
+        // Two heights at most.
+        constexpr RowTiles t = row_tiles(decltype(a.s)::value, MR);
+        constexpr int kTall = static_cast<int>(t.short_rows + 1), kShort = static_cast<int>(t.short_rows);
+        block(
+            [&](auto f) NACRE_LAMBDA {
+              if constexpr (t.tall == 0) {
+                f(C<kShort>{});
+              } else {
+                if (t.tall == t.count || tile < t.tall) {
+                  f(C<kTall>{});
+                } else {
+                  f(C<kShort>{});
+                }
+              }
+            },
+            rows, first);
+      } else {
+        block([&](auto f) NACRE_LAMBDA { with_rows<MR>(rows, f); }, rows, first);
+      }
+    }
+  }
+}
+
+}  // namespace nk
+#endif
