@@ -7,6 +7,8 @@
 
 #include <map>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -96,9 +98,17 @@ struct Graph {
   std::vector<GraphOutput> outputs;
   std::map<std::string, Graph> subgraphs;
 
-  ValueId add_value(Value value);  // makes the name unique
+  // Appends a value and makes its name unique: `x`, `x_1`, `x_2`, ...
+  ValueId add_value(Value value);
   const Value& operator[](ValueId id) const { return values[static_cast<size_t>(id)]; }
   Value& operator[](ValueId id) { return values[static_cast<size_t>(id)]; }
+
+  // The names in use, for add_value alone.
+  struct Names {
+    std::unordered_set<std::string> taken;
+    std::unordered_map<std::string, int> next;  // the last number tried for a name
+    size_t counted = 0;                         // values whose names are in `taken`
+  } names;
 };
 
 // Every value that an argument refers to.
