@@ -155,7 +155,8 @@ struct LoopProgram {
   std::vector<Expr> assumptions;
   std::vector<Buffer> buffers;
   std::vector<Group> groups;
-  std::vector<BufferId> inputs;   // of the user inputs, in order
+  std::vector<BufferId> inputs;   // of the user inputs, in order; -1: a number
+  std::map<int, Expr> input_numbers;  // of an input that is an integer, by position: the symbol that it stands for
   // What the user gets, in order: an output buffer (kind output), or another buffer that is returned as it is (an input
   // returned unchanged is copied by a group, so this is always an output buffer), or a number known from the symbols.
   struct Output { BufferId buffer = -1; std::optional<Expr> number; };

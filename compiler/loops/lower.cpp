@@ -248,7 +248,9 @@ void Lowering::lower_inputs() {
       if (state || (kind == BufferKind::input && mutated_inputs.contains(input.target))) updatable_inputs_.insert(b);
       views_[static_cast<size_t>(input.value)] = whole(program_, b);
     }
-    if (input.kind == InputKind::user) program_.inputs.push_back(b);
+    if (input.kind != InputKind::user) continue;
+    if (v.kind == ValueKind::integer) program_.input_numbers[static_cast<int>(program_.inputs.size())] = v.expr;
+    program_.inputs.push_back(b);
   }
 }
 

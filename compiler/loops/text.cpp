@@ -184,8 +184,13 @@ class Printer {
       out += "\n";
     }
     for (const Group& g : program_.groups) group(g, out);
-    for (size_t i = 0; i < program_.inputs.size(); ++i)
-      out += fmt::format("  input {}\n", program_.inputs[i] < 0 ? "none" : "%" + program_[program_.inputs[i]].name);
+    for (size_t i = 0; i < program_.inputs.size(); ++i) {
+      auto number = program_.input_numbers.find(static_cast<int>(i));
+      if (program_.inputs[i] >= 0)
+        out += "  input %" + program_[program_.inputs[i]].name + "\n";
+      else
+        out += "  input " + (number == program_.input_numbers.end() ? "none" : "number " + number->second.str()) + "\n";
+    }
     for (const LoopProgram::Output& o : program_.outputs) {
       if (o.buffer >= 0)
         out += fmt::format("  output %{}\n", program_[o.buffer].name);
@@ -462,7 +467,12 @@ class Parser {
     }
     if (take("store")) return store();
     if (take("input")) {
-      program_.inputs.push_back(take("none") ? -1 : buffer());
+      if (take("number")) {
+        program_.input_numbers[static_cast<int>(program_.inputs.size())] = rest();
+        program_.inputs.push_back(-1);
+      } else {
+        program_.inputs.push_back(take("none") ? -1 : buffer());
+      }
       return end_line();
     }
     if (take("output")) {

@@ -1,0 +1,241 @@
+#include "compiler/loops/interpret.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "compiler/loops/code.h"
+#include "compiler/loops/interpret_contraction.h"
+#include "compiler/loops/interpret_nest.h"
+#include "compiler/support/error.h"
+
+namespace nacre {
+namespace interpreting {
+namespace {
+
+// Finds the symbols from the shapes of the inputs: each dim that has one unknown symbol, affinely, gives it.
+Symbols bind(const LoopProgram& program, const std::vector<HostTensor>& inputs) {
+  check(inputs.size() == program.inputs.size(), "{} inputs for a program of {}", inputs.size(), program.inputs.size());
+  Symbols symbols;
+  for (const auto& [name, f] : program.symbols)
+    if (f.range.min == f.range.max) symbols[name] = f.range.min;
+  for (const auto& [position, e] : program.input_numbers) {
+    const HostTensor& t = inputs[static_cast<size_t>(position)];
+    if (e.op() != ExprOp::symbol) continue;
+    if (t.dtype == NACRE_i64)
+      symbols[e.name()] = *t.as<int64_t>();
+    else if (t.dtype == NACRE_i32)
+      symbols[e.name()] = *t.as<int32_t>();
+    else if (t.dtype == NACRE_bool_)
+      symbols[e.name()] = *t.as<bool>();
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (program.inputs[i] < 0) continue;
+      const Buffer& b = program[program.inputs[i]];
+      if (inputs[i].dtype != b.dtype || inputs[i].shape.size() != b.shape.size())
+        fail(ErrorKind::user, "input {} is {} of {} dims, not {} of {}", i, nacre_dtype_name(inputs[i].dtype),
+             inputs[i].shape.size(), nacre_dtype_name(b.dtype), b.shape.size());
+      for (size_t d = 0; d < b.shape.size(); ++d) {
+        std::string unknown;
+        int count = 0;
+        for (const std::string& s : b.shape[d].symbols())
+          if (!symbols.contains(s)) unknown = s, ++count;
+        if (count != 1) continue;
+        Symbols zero = symbols, one = symbols;
+        zero[unknown] = 0;
+        one[unknown] = 1;
+        const auto at0 = b.shape[d].evaluate(zero), at1 = b.shape[d].evaluate(one);
+        if (!at0 || !at1 || *at0 == *at1 || (inputs[i].shape[d] - *at0) % (*at1 - *at0) != 0) continue;
+        symbols[unknown] = (inputs[i].shape[d] - *at0) / (*at1 - *at0);
+        changed = true;
+      }
+    }
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (program.inputs[i] < 0) continue;
+    const Buffer& b = program[program.inputs[i]];
+    for (size_t d = 0; d < b.shape.size(); ++d)
+      if (evaluated(b.shape[d], symbols) != inputs[i].shape[d])
+        fail(ErrorKind::user, "dim {} of input {} is {}, not {} = {}", d, i, inputs[i].shape[d], b.shape[d].str(),
+             evaluated(b.shape[d], symbols));
+  }
+  for (const auto& [name, f] : program.symbols) check(symbols.contains(name), "no input gives the value of {}", name);
+  return symbols;
+}
+
+class Run {
+ public:
+  Run(const LoopProgram& program, const std::map<std::string, HostTensor>& weights, const std::vector<HostTensor>& inputs)
+      : program_(program), symbols_(bind(program, inputs)), arrays_(program.buffers.size()) {
+    for (size_t i = 0; i < program.buffers.size(); ++i) {
+      const Buffer& b = program.buffers[i];
+      Array& a = arrays_[i];
+      a.dtype = b.dtype;
+      a.name = b.name;
+      for (const Expr& e : b.shape) a.shape.push_back(std::max<int64_t>(0, evaluated(e, symbols_)));
+      if (b.kind == BufferKind::weight || b.kind == BufferKind::state) {
+        auto found = weights.find(b.target);
+        if (found == weights.end()) fail(ErrorKind::user, "no weight '{}'", b.target);
+        take(a, found->second, b.kind == BufferKind::state);
+      }
+    }
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (program.inputs[i] >= 0) take(arrays_[static_cast<size_t>(program.inputs[i])], inputs[i], true);
+    for (size_t g = 0; g < program.groups.size(); ++g)
+      for (BufferId b : touched(program.groups[g])) last_use_[b] = g;
+  }
+
+  void run() {
+    for (size_t g = 0; g < program_.groups.size(); ++g) {
+      const Group& group = program_.groups[g];
+      for (BufferId b : touched(group)) allocate(b);
+      run_group(group);
+      for (BufferId b : touched(group))
+        if (last_use_[b] == g && program_[b].kind == BufferKind::temporary && !kept(b))
+          arrays_[static_cast<size_t>(b)].data.reset();
+    }
+  }
+
+  HostTensor tensor(BufferId b) {
+    allocate(b);
+    const Array& a = arrays_[static_cast<size_t>(b)];
+    std::byte* bytes = nullptr;
+    HostTensor t = make_tensor(a.dtype, a.shape, &bytes);
+    if (t.size_bytes) std::memcpy(bytes, a.data.get(), t.size_bytes);
+    return t;
+  }
+  const Symbols& symbols() const { return symbols_; }
+
+ private:
+  static std::set<BufferId> touched(const Group& group) {
+    std::set<BufferId> all = buffers_read(group);
+    all.merge(buffers_written(group));
+    return all;
+  }
+  bool kept(BufferId b) const {
+    return std::any_of(program_.input_mutations.begin(), program_.input_mutations.end(),
+                       [&](const auto& m) { return m.from == b; });
+  }
+  void allocate(BufferId b) {
+    Array& a = arrays_[static_cast<size_t>(b)];
+    if (a.data) return;
+    const size_t bytes = static_cast<size_t>(a.elements()) * nacre_dtype_size_bytes(a.dtype);
+    a.data = std::shared_ptr<std::byte>(new std::byte[bytes + 1](), std::default_delete<std::byte[]>());
+    // What nobody stores shows: NaN, or a large number.
+    std::memset(a.data.get(), a.dtype == NACRE_bool_ ? 0 : 0xff, bytes);
+  }
+  void take(Array& a, const HostTensor& t, bool own) {
+    check(t.dtype == a.dtype && t.shape == a.shape, "%{}: a tensor of another shape or type", a.name);
+    if (!own) {
+      a.data = std::shared_ptr<std::byte>(const_cast<std::byte*>(t.data.get()), [keep = t.data](std::byte*) {});
+      return;
+    }
+    a.data = std::shared_ptr<std::byte>(new std::byte[t.size_bytes + 1], std::default_delete<std::byte[]>());
+    if (t.size_bytes) std::memcpy(a.data.get(), t.data.get(), t.size_bytes);
+  }
+
+  void run_group(const Group& group) {
+    if (group.sort) return sort(*group.sort);
+    ContractionResult result;
+    Accumulated accumulated;
+    if (group.contraction) {
+      result = contract(*group.contraction, symbols_, arrays_);
+      accumulated = {result.dtype, result.data.data()};
+    }
+    std::vector<std::unique_ptr<NestRunner>> nests;
+    for (const Nest& nest : group.nests)
+      nests.push_back(std::make_unique<NestRunner>(program_, group, nest, symbols_, arrays_));
+    std::vector<int64_t> sizes, outer(group.outer.size(), 0);
+    int64_t iterations = 1;
+    for (const LoopVar& loop : group.outer) {
+      sizes.push_back(evaluated(loop.extent, symbols_));
+      iterations *= std::max<int64_t>(0, sizes.back());
+    }
+    for (int64_t i = 0; i < iterations; ++i) {
+      for (auto& nest : nests) nest->run(outer, group.contraction ? &accumulated : nullptr);
+      for (size_t d = outer.size(); d-- > 0;) {
+        if (++outer[d] < sizes[d]) break;
+        outer[d] = 0;
+      }
+    }
+  }
+
+  // Stable, NaN the largest.
+  void sort(const Group::Sort& s) {
+    const Array& in = arrays_[static_cast<size_t>(s.input)];
+    const int64_t n = in.shape.empty() ? 1 : in.shape.back(), rows = n ? in.elements() / n : 0;
+    const auto by_type = [&](const auto* from, auto* to) {
+      auto* indices = reinterpret_cast<int64_t*>(arrays_[static_cast<size_t>(s.indices)].data.get());
+      std::vector<int64_t> order(static_cast<size_t>(n));
+      for (int64_t r = 0; r < rows; ++r) {
+        const auto* row = from + r * n;
+        std::iota(order.begin(), order.end(), 0);
+        const auto less = [&](int64_t a, int64_t b) {
+          const auto x = row[a], y = row[b];
+          if (s.descending) return x > y || (x != x && y == y);
+          return x < y || (y != y && x == x);
+        };
+        std::stable_sort(order.begin(), order.end(), less);
+        for (int64_t i = 0; i < n; ++i) {
+          to[r * n + i] = row[order[static_cast<size_t>(i)]];
+          indices[r * n + i] = order[static_cast<size_t>(i)];
+        }
+      }
+    };
+    std::byte *from = in.data.get(), *to = arrays_[static_cast<size_t>(s.values)].data.get();
+    const auto as = [&](auto tag) {
+      using T = decltype(tag);
+      by_type(reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to));
+    };
+    switch (in.dtype) {
+      case NACRE_f32: return as(float{});
+      case NACRE_f64: return as(double{});
+      case NACRE_i64: return as(int64_t{});
+      case NACRE_i32: return as(int32_t{});
+      case NACRE_i16: return as(int16_t{});
+      case NACRE_i8: return as(int8_t{});
+      case NACRE_u8:
+      case NACRE_bool_: return as(uint8_t{});
+      default: fail(ErrorKind::unsupported, "the loop interpreter does not sort {}", nacre_dtype_name(in.dtype));
+    }
+  }
+
+  const LoopProgram& program_;
+  const Symbols symbols_;
+  std::vector<Array> arrays_;
+  std::map<BufferId, size_t> last_use_;
+};
+
+}  // namespace
+}  // namespace interpreting
+
+std::vector<HostTensor> interpret(const LoopProgram& program, const std::map<std::string, HostTensor>& weights,
+                                  const std::vector<HostTensor>& inputs, Mutated* mutated) {
+  interpreting::Run run(program, weights, inputs);
+  run.run();
+  std::vector<HostTensor> outputs;
+  for (const LoopProgram::Output& o : program.outputs) {
+    if (o.buffer >= 0) {
+      outputs.push_back(run.tensor(o.buffer));
+      continue;
+    }
+    std::byte* bytes = nullptr;
+    HostTensor t = make_tensor(NACRE_i64, {}, &bytes);
+    const int64_t value = o.number ? interpreting::evaluated(*o.number, run.symbols()) : 0;
+    std::memcpy(bytes, &value, sizeof value);
+    outputs.push_back(t);
+  }
+  if (mutated) {
+    for (const auto& m : program.input_mutations) mutated->inputs.push_back(run.tensor(m.from));
+    for (size_t b = 0; b < program.buffers.size(); ++b)
+      if (program.buffers[b].kind == BufferKind::state)
+        mutated->states[program.buffers[b].target] = run.tensor(static_cast<BufferId>(b));
+  }
+  return outputs;
+}
+
+}  // namespace nacre
