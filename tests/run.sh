@@ -63,8 +63,8 @@ tests_of() {
 models() {
   local cases=$NACRE_CACHE/cases decomposed=$NACRE_CACHE/cases-decomposed folders=() more
   nacre_say "exporting the models that are not exported yet"
-  "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$cases" || count "export" 0 1 1
-  "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$decomposed" --decomposed --small ||
+  "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$cases" --jobs "$(nproc)" || count "export" 0 1 1
+  "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$decomposed" --decomposed --small --jobs "$(nproc)" ||
     count "export, decomposed" 0 1 1
   IFS=: read -ra more <<<"${NACRE_MODELS:-}"
   for folder in "$cases" "$decomposed" "${more[@]}"; do

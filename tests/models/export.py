@@ -1,6 +1,6 @@
 """Exports models to case folders: programs, inputs and what PyTorch answers.
 
-    python export.py --out DIR [--only NAME,NAME] [--decomposed] [--list]
+    python export.py --out DIR [--only NAME,NAME] [--small] [--decomposed] [--jobs 2] [--list]
 
 A case folder holds
     model.pt2                       the exported program, with its sample inputs inside
@@ -21,6 +21,7 @@ import copy
 import hashlib
 import json
 import logging
+import multiprocessing
 import os
 import shutil
 import sys
@@ -37,10 +38,14 @@ from torch.utils import _pytree as pytree
 logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)  # it misses triton, which nothing here needs
 warnings.filterwarnings("ignore")
 
+HERE = Path(__file__).resolve().parent
+PRETRAINED = HERE.parent.parent / "examples" / "quickstart"
+sys.path.append(str(PRETRAINED))
+
+os.environ.setdefault("YOLO_CONFIG_DIR", str(Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "nacre"))
+
 import pretrained  # noqa: E402
 import zoo  # noqa: E402
-
-HERE = Path(__file__).parent
 
 
 @dataclass
@@ -54,6 +59,27 @@ class Program:
 
 
 # ---------------------------------------------------------------- the models
+
+class Counter(torch.nn.Module):
+    """Keeps a sum and a count in buffers, and writes into its first input."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(2, 3))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x, y):
+        self.total.add_(y.sin())
+        self.calls += 1
+        x[:, 0].mul_(2)
+        return self.total * x.sum(), self.calls * 10
+
+
+def counter():
+    def arguments(step):
+        return (torch.arange(6.0).view(2, 3) - step, torch.linspace(-1, 1, 6).view(2, 3) * (step + 1))
+    return Program(Counter(), {"set_0": [arguments(0)], "sequence": [arguments(step) for step in range(3)]})
+
 
 def zoo_case(name):
     def make():
@@ -157,11 +183,15 @@ def crepe_tiny():
                    ({0: Dim("frames", min=1, max=4096)},), refuse=[(pretrained.tone_frames(2)[:, :1000],)])
 
 
+LARGE = {"resnet50", "resnet50_b8", "convnext_tiny", "vit_b_16", "swin_t", "llama_prefill", "llama_prefill_dynamic", "llama_decode"}
+
+
 def cases():
     """{name: function that makes the Program}, the small ones first."""
     times = {"batch": Dim("batch", min=1, max=64), "time": Dim("time", min=2, max=512)}
     length = {"length": Dim("length", min=2, max=256)}
     found = {
+        "counter": counter,
         "mtcnn_pnet": mtcnn_pnet,
         "mtcnn_rnet": mtcnn_crops("RNet", 24),
         "mtcnn_onet": mtcnn_crops("ONet", 48),
@@ -178,7 +208,7 @@ def cases():
         "unet_small_sizes": unet_sizes,
         "llama_prefill_dynamic": dynamic_case("llama_prefill", length, {"length": 64}, {"length": 5}, {"length": 200}),
     }
-    first = ["floor", "resnet8", "ds_cnn", "mtcnn_pnet", "mtcnn_rnet", "mtcnn_onet", "minilm_pretrained", "crepe_tiny",
+    first = ["floor", "counter", "resnet8", "ds_cnn", "mtcnn_pnet", "mtcnn_rnet", "mtcnn_onet", "minilm_pretrained", "crepe_tiny",
              "resnet18", "autoencoder", "gru_keyword", "lstm_speech"]
     found.update({name: zoo_case(name) for name in zoo.MODELS})
     return {name: found[name] for name in dict.fromkeys([*first, *zoo.MODELS, *found])}
@@ -247,8 +277,8 @@ def write_refused(folder, index, module, args):
 
 def version(decomposed):
     digest = hashlib.sha256(torch.__version__.encode())
-    for name in ("export.py", "pretrained.py", "zoo.py"):
-        digest.update((HERE / name).read_bytes())
+    for path in (Path(__file__), PRETRAINED / "pretrained.py", HERE / "zoo.py"):
+        digest.update(path.read_bytes())
     digest.update(b"decomposed" if decomposed else b"captured")
     return digest.hexdigest()[:16]
 
@@ -285,11 +315,25 @@ def write_case(folder, name, make, decomposed):
     return True
 
 
+def write_job(job):
+    """(name, seconds that it took, what went wrong); one model's failure leaves the others alone."""
+    folder, name, decomposed = job
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    try:
+        written = write_case(folder, name, cases()[name], decomposed)
+        return name, time.perf_counter() - start if written else 0, ""
+    except Exception as error:
+        return name, 0, f"{type(error).__name__}: {str(error).strip()[:2000]}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder of the case folders")
     parser.add_argument("--only", help="names, separated by commas")
     parser.add_argument("--decomposed", action="store_true", help="save after run_decompositions()")
+    parser.add_argument("--small", action="store_true", help="leave out the models of 100 MB and more")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     options = parser.parse_args()
     chosen = cases()
@@ -299,24 +343,27 @@ def main():
         if unknown:
             parser.error(f"no model {', '.join(unknown)}; there are: {', '.join(chosen)}")
         chosen = {name: chosen[name] for name in names}
+    if options.small:
+        chosen = {name: make for name, make in chosen.items() if name not in LARGE}
     if options.list:
         print("\n".join(chosen))
         return 0
     if not options.out:
         parser.error("--out is needed")
-    torch.set_num_threads(1)
+    jobs = [(options.out / name, name, options.decomposed) for name in chosen]
     failed = 0
-    for name, make in chosen.items():
-        start = time.perf_counter()
-        try:
-            if write_case(options.out / name, name, make, options.decomposed):
-                print(f"exported {name} in {time.perf_counter() - start:.1f} s", flush=True)
-        except Exception as error:  # one model's failure is reported; the others go on
+    if options.jobs == 1 or len(jobs) == 1:
+        answers = map(write_job, jobs)
+    else:
+        answers = multiprocessing.get_context("spawn").Pool(options.jobs).imap(write_job, jobs)
+    for name, seconds, error in answers:
+        if error:
             failed += 1
-            print(f"{name}: {type(error).__name__}: {str(error).strip()[:2000]}", file=sys.stderr, flush=True)
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
+        elif seconds:
+            print(f"exported {name} in {seconds:.1f} s", flush=True)
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("YOLO_CONFIG_DIR", str(Path.home() / ".cache" / "nacre"))
     sys.exit(main())
