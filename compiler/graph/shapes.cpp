@@ -1,0 +1,597 @@
+#include "compiler/graph/shapes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <string_view>
+#include <unordered_map>
+
+#include "compiler/graph/ops.h"
+#include "compiler/graph/text.h"
+#include "compiler/support/error.h"
+#include "compiler/support/print.h"
+
+namespace nacre {
+
+bool may_be_equal(const Expr& a, const Expr& b, const Facts& facts) {
+  if (a == b) return true;
+  if (a.constant() && b.constant()) return false;
+  return !proves_lt(a, b, facts) && !proves_lt(b, a, facts);
+}
+
+bool may_be_equal(const std::vector<Expr>& a, const std::vector<Expr>& b, const Facts& facts) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const Expr& x, const Expr& y) { return may_be_equal(x, y, facts); });
+}
+
+namespace {
+
+using Shape = std::vector<Expr>;
+using Dims = std::vector<int64_t>;
+
+std::string shape_text(const Shape& shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + shape[i].str();
+  return out + "]";
+}
+
+bool is_floating(nacre_dtype dtype) {
+  return dtype == NACRE_f16 || dtype == NACRE_bf16 || dtype == NACRE_f32 || dtype == NACRE_f64;
+}
+bool is_index(nacre_dtype dtype) { return dtype == NACRE_i64; }
+
+// One primitive's arguments and the graph around it; every reader refuses what does not fit.
+class Inference {
+ public:
+  Inference(const Graph& graph, const Node& node) : graph_(graph), node_(node) {}
+
+  std::vector<Value> run();
+
+ private:
+  template <typename... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
+    fail_at(ErrorKind::internal, where_text(node_.where), "{}: {}", print(graph_, node_),
+            fmt::format(format, std::forward<Args>(args)...));
+  }
+  template <typename... Args>
+  void expect(bool holds, fmt::format_string<Args...> format, Args&&... args) const {
+    if (!holds) refuse(format, std::forward<Args>(args)...);
+  }
+
+  const Argument& get(std::string_view name) const {
+    const Argument* a = node_.find(name);
+    if (!a) refuse("argument {} is missing", name);
+    return *a;
+  }
+  bool has(std::string_view name) const {
+    const Argument* a = node_.find(name);
+    if (!a || std::holds_alternative<std::monostate>(*a)) return false;
+    const auto* v = std::get_if<ValueRef>(a);
+    return !v || v->id != kNoValue;
+  }
+  const Value& value(ValueId id, std::string_view name) const {
+    if (id < 0 || static_cast<size_t>(id) >= graph_.values.size())
+      refuse("argument {} is no value of the graph", name);
+    const Value& v = graph_[id];
+    expect(v.kind == ValueKind::tensor, "argument {} is a number, not a tensor", name);
+    return v;
+  }
+  const Value& tensor(std::string_view name) const {
+    const auto* v = std::get_if<ValueRef>(&get(name));
+    if (!v) refuse("argument {} is no tensor", name);
+    return value(v->id, name);
+  }
+  // Absent entries are null.
+  std::vector<const Value*> tensors(std::string_view name) const {
+    std::vector<const Value*> list;
+    const Argument& a = get(name);
+    if (const auto* many = std::get_if<std::vector<ValueRef>>(&a)) {
+      for (ValueRef v : *many) list.push_back(v.id == kNoValue ? nullptr : &value(v.id, name));
+      return list;
+    }
+    const auto* empty = std::get_if<Shape>(&a);
+    if (!empty || !empty->empty()) refuse("argument {} is no list of tensors", name);
+    return list;
+  }
+  Expr size(std::string_view name) const {
+    const Argument& a = get(name);
+    if (const auto* e = std::get_if<Expr>(&a)) return *e;
+    if (const auto* v = std::get_if<ValueRef>(&a))
+      if (v->id != kNoValue && graph_[v->id].kind == ValueKind::integer) return graph_[v->id].expr;
+    refuse("argument {} is no integer", name);
+  }
+  Shape sizes(std::string_view name) const {
+    const Argument& a = get(name);
+    if (const auto* list = std::get_if<Shape>(&a)) return *list;
+    if (const auto* none = std::get_if<std::vector<ValueRef>>(&a); none && none->empty()) return {};
+    refuse("argument {} is no list of integers", name);
+  }
+  Shape sizes(std::string_view name, size_t count) const {
+    Shape list = sizes(name);
+    expect(list.size() == count, "argument {} has {} entries, not {}", name, list.size(), count);
+    return list;
+  }
+  int64_t integer(std::string_view name) const {
+    const auto c = size(name).constant();
+    if (!c) refuse("argument {} is not constant", name);
+    return *c;
+  }
+  Dims integers(std::string_view name) const {
+    Dims list;
+    for (const Expr& e : sizes(name)) {
+      if (!e.constant()) refuse("argument {} is not constant", name);
+      list.push_back(*e.constant());
+    }
+    return list;
+  }
+  size_t dim(std::string_view name, size_t rank) const {
+    const int64_t d = integer(name);
+    expect(d >= 0 && d < static_cast<int64_t>(rank), "argument {} is no dim of {}", name, rank);
+    return static_cast<size_t>(d);
+  }
+  std::vector<size_t> dims(std::string_view name, size_t rank, bool distinct = true) const {
+    std::vector<size_t> list;
+    for (int64_t d : integers(name)) {
+      expect(d >= 0 && d < static_cast<int64_t>(rank), "argument {} has {}, no dim of {}", name, d,
+             rank);
+      const auto at = static_cast<size_t>(d);
+      expect(!distinct || std::find(list.begin(), list.end(), at) == list.end(),
+             "argument {} has {} twice", name, d);
+      list.push_back(at);
+    }
+    return list;
+  }
+  nacre_dtype dtype(std::string_view name) const {
+    const auto* d = std::get_if<nacre_dtype>(&get(name));
+    if (!d || *d == NACRE_DTYPE_NONE) refuse("argument {} is no dtype", name);
+    return *d;
+  }
+  void check_flag(std::string_view name) const {
+    expect(std::holds_alternative<bool>(get(name)), "argument {} is no bool", name);
+  }
+  void check_number(std::string_view name, nacre_dtype of) const {
+    const Argument& a = get(name);
+    const auto* number = std::get_if<double>(&a);
+    const bool fits = std::holds_alternative<Expr>(a) || std::holds_alternative<bool>(a) || number;
+    expect(fits, "argument {} is no number", name);
+    expect(!number || is_floating(of) || of == NACRE_c64 || of == NACRE_c128 ||
+               *number == std::floor(*number),
+           "argument {} is no number of type {}", name, nacre_dtype_name(of));
+  }
+
+  bool equal(const Expr& a, const Expr& b) const { return may_be_equal(a, b, graph_.symbols); }
+  bool equal(const Shape& a, const Shape& b) const { return may_be_equal(a, b, graph_.symbols); }
+
+  void expect_shape(const Value& v, std::string_view name, const Shape& shape) const {
+    expect(equal(v.shape, shape), "argument {} has shape {}, not {}", name, shape_text(v.shape),
+           shape_text(shape));
+  }
+  void expect_dtype(const Value& v, std::string_view name, nacre_dtype wanted) const {
+    expect(v.dtype == wanted, "argument {} is {}, not {}", name, nacre_dtype_name(v.dtype),
+           nacre_dtype_name(wanted));
+  }
+  void expect_index(const Value& v, std::string_view name) const {
+    expect(is_index(v.dtype), "argument {} is {}, not i64", name, nacre_dtype_name(v.dtype));
+  }
+
+  std::vector<Value> one(nacre_dtype dtype, Shape shape) const {
+    Value v;
+    v.dtype = dtype;
+    v.shape = std::move(shape);
+    return {std::move(v)};
+  }
+  // How many windows of `size` taps fit into `n`.
+  static Expr windows(const Expr& n, const Expr& size, const Expr& step, const Expr& dilation) {
+    return floordiv(n - dilation * (size - Expr(1)) - Expr(1), step) + Expr(1);
+  }
+
+  std::vector<Value> pointwise(const Primitive& prim);
+  std::vector<Value> cast() { return one(dtype("dtype"), tensor("a").shape); }
+  std::vector<Value> broadcast();
+  std::vector<Value> reshape();
+  std::vector<Value> permute();
+  std::vector<Value> slice();
+  std::vector<Value> flip();
+  std::vector<Value> pad();
+  std::vector<Value> concat();
+  std::vector<Value> window();
+  std::vector<Value> select_scatter_range();
+  std::vector<Value> reduction(const Primitive& prim);
+  std::vector<Value> scan();
+  std::vector<Value> sort();
+  std::vector<Value> full();
+  std::vector<Value> iota();
+  std::vector<Value> index();
+  std::vector<Value> gather();
+  std::vector<Value> index_put();
+  std::vector<Value> scatter();
+  std::vector<Value> matmul();
+  std::vector<Value> conv();
+  std::vector<Value> conv_transpose();
+  std::vector<Value> attention();
+  std::vector<Value> lstm() { return recurrent(4); }
+  std::vector<Value> gru() { return recurrent(3); }
+
+  Shape indexed_shape(const Value& x) const;
+  std::vector<Value> recurrent(int64_t gates);
+
+  const Graph& graph_;
+  const Node& node_;
+};
+
+std::vector<Value> Inference::pointwise(const Primitive& prim) {
+  static const char* const names[] = {"a", "b", "c"};
+  const auto arity = static_cast<size_t>(prim.arity);
+  const Value& last = tensor(names[arity - 1]);
+  for (size_t i = 0; i + 1 < arity; ++i) {
+    const Value& v = tensor(names[i]);
+    expect_shape(v, names[i], last.shape);
+    expect_dtype(v, names[i], prim.name == "where" && i == 0 ? NACRE_bool_ : last.dtype);
+  }
+  const Value& first = tensor(names[0]);
+  return one(prim.result == PrimResult::boolean ? NACRE_bool_ : last.dtype, first.shape);
+}
+
+std::vector<Value> Inference::broadcast() {
+  const Value& x = tensor("x");
+  Shape shape = sizes("shape");
+  const auto to = dims("dims", shape.size());
+  expect(to.size() == x.shape.size(), "{} dims for a tensor of rank {}", to.size(), x.shape.size());
+  for (size_t i = 0; i < to.size(); ++i) {
+    expect(i == 0 || to[i - 1] < to[i], "dims are not ascending");
+    expect(x.shape[i].is(1) || equal(x.shape[i], shape[to[i]]), "size {} cannot stretch to {}",
+           x.shape[i].str(), shape[to[i]].str());
+  }
+  return one(x.dtype, std::move(shape));
+}
+
+std::vector<Value> Inference::reshape() {
+  const Value& x = tensor("x");
+  Shape shape = sizes("shape");
+  expect(equal(product(x.shape), product(shape)), "{} elements cannot have the shape {}",
+         product(x.shape).str(), shape_text(shape));
+  return one(x.dtype, std::move(shape));
+}
+
+std::vector<Value> Inference::permute() {
+  const Value& x = tensor("x");
+  const auto order = dims("dims", x.shape.size());
+  expect(order.size() == x.shape.size(), "{} dims for a tensor of rank {}", order.size(),
+         x.shape.size());
+  Shape shape;
+  for (size_t d : order) shape.push_back(x.shape[d]);
+  return one(x.dtype, std::move(shape));
+}
+
+std::vector<Value> Inference::slice() {
+  const Value& x = tensor("x");
+  const size_t d = dim("dim", x.shape.size());
+  const Expr start = size("start"), end = size("end"), step = size("step");
+  const Facts& facts = graph_.symbols;
+  expect(!proves_le(step, 0, facts), "step {}", step.str());
+  expect(!proves_lt(start, 0, facts) && !proves_lt(end, start, facts) &&
+             !proves_lt(x.shape[d], end, facts),
+         "from {} to {} of {}", start.str(), end.str(), x.shape[d].str());
+  Shape shape = x.shape;
+  shape[d] = ceildiv(end - start, step);
+  return one(x.dtype, std::move(shape));
+}
+
+std::vector<Value> Inference::flip() {
+  const Value& x = tensor("x");
+  (void)dims("dims", x.shape.size());
+  return one(x.dtype, x.shape);
+}
+
+std::vector<Value> Inference::pad() {
+  const Value& x = tensor("x");
+  const Shape low = sizes("low", x.shape.size()), high = sizes("high", x.shape.size());
+  check_number("value", x.dtype);
+  Shape shape = x.shape;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    expect(!proves_lt(low[i], 0, graph_.symbols) && !proves_lt(high[i], 0, graph_.symbols),
+           "negative padding");
+    shape[i] = shape[i] + low[i] + high[i];
+  }
+  return one(x.dtype, std::move(shape));
+}
+
+std::vector<Value> Inference::concat() {
+  const auto inputs = tensors("inputs");
+  expect(!inputs.empty(), "nothing to join");
+  for (const Value* v : inputs) expect(v != nullptr, "an input is absent");
+  Shape shape = inputs[0]->shape;
+  const size_t d = dim("dim", shape.size());
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    const Value& v = *inputs[i];
+    expect_dtype(v, "inputs", inputs[0]->dtype);
+    expect(v.shape.size() == shape.size(), "inputs of unlike rank");
+    for (size_t j = 0; j < shape.size(); ++j)
+      expect(j == d || equal(v.shape[j], shape[j]), "inputs of shape {} and {}",
+             shape_text(inputs[0]->shape), shape_text(v.shape));
+    shape[d] = shape[d] + v.shape[d];
+  }
+  return one(inputs[0]->dtype, std::move(shape));
+}
+
+std::vector<Value> Inference::window() {
+  const Value& x = tensor("x");
+  const size_t d = dim("dim", x.shape.size());
+  const Expr taps = size("size");
+  Shape shape = x.shape;
+  shape[d] = windows(x.shape[d], taps, size("step"), size("dilation"));
+  shape.push_back(taps);
+  return one(x.dtype, std::move(shape));
+}
+
+std::vector<Value> Inference::select_scatter_range() {
+  const Value &x = tensor("x"), &src = tensor("src");
+  const size_t d = dim("dim", x.shape.size());
+  (void)size("start");
+  (void)size("step");
+  expect_dtype(src, "src", x.dtype);
+  Shape shape = x.shape;
+  expect(src.shape.size() == shape.size(), "src has rank {}, not {}", src.shape.size(),
+         shape.size());
+  shape[d] = src.shape[d];
+  expect_shape(src, "src", shape);
+  return one(x.dtype, x.shape);
+}
+
+std::vector<Value> Inference::reduction(const Primitive& prim) {
+  const Value& x = tensor("x");
+  const auto reduced = dims("dims", x.shape.size());
+  expect(!reduced.empty(), "no dim to reduce");
+  if (prim.result == PrimResult::index) expect(reduced.size() == 1, "more than one dim");
+  if (prim.name == "sum" || prim.name == "prod")
+    expect(
+        is_floating(x.dtype) || is_index(x.dtype) || x.dtype == NACRE_c64 || x.dtype == NACRE_c128,
+        "{} must be cast to i64 first", nacre_dtype_name(x.dtype));
+  Shape shape;
+  for (size_t i = 0; i < x.shape.size(); ++i)
+    if (std::find(reduced.begin(), reduced.end(), i) == reduced.end()) shape.push_back(x.shape[i]);
+  return one(prim.result == PrimResult::same      ? x.dtype
+             : prim.result == PrimResult::boolean ? NACRE_bool_
+                                                  : NACRE_i64,
+             std::move(shape));
+}
+
+std::vector<Value> Inference::scan() {
+  const Value& x = tensor("x");
+  (void)dim("dim", x.shape.size());
+  return one(x.dtype, x.shape);
+}
+
+std::vector<Value> Inference::sort() {
+  const Value& x = tensor("x");
+  (void)dim("dim", x.shape.size());
+  check_flag("descending");
+  check_flag("stable");
+  std::vector<Value> results = one(x.dtype, x.shape);
+  results.push_back(one(NACRE_i64, x.shape)[0]);
+  return results;
+}
+
+std::vector<Value> Inference::full() {
+  const nacre_dtype type = dtype("dtype");
+  check_number("value", type);
+  return one(type, sizes("shape"));
+}
+
+std::vector<Value> Inference::iota() {
+  const nacre_dtype type = dtype("dtype");
+  check_number("start", type);
+  check_number("step", type);
+  return one(type, {size("length")});
+}
+
+// aten.index.Tensor: the indexed dims become the indices' common shape, at the first of them if
+// they are neighbours, else in front.
+Shape Inference::indexed_shape(const Value& x) const {
+  const auto indices = tensors("indices");
+  expect(indices.size() <= x.shape.size(), "{} indices for rank {}", indices.size(),
+         x.shape.size());
+  const Value* common = nullptr;
+  size_t first = 0, last = 0, count = 0;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (!indices[i]) continue;
+    expect_index(*indices[i], "indices");
+    if (!common) {
+      common = indices[i];
+      first = i;
+    }
+    expect_shape(*indices[i], "indices", common->shape);
+    last = i;
+    ++count;
+  }
+  expect(common != nullptr, "no index");
+  Shape shape;
+  const bool neighbours = last - first + 1 == count;
+  const size_t place = neighbours ? first : 0;
+  for (size_t i = 0; i <= x.shape.size(); ++i) {
+    if (i == place) shape.insert(shape.end(), common->shape.begin(), common->shape.end());
+    if (i < x.shape.size() && (i >= indices.size() || !indices[i])) shape.push_back(x.shape[i]);
+  }
+  return shape;
+}
+
+std::vector<Value> Inference::index() {
+  const Value& x = tensor("x");
+  return one(x.dtype, indexed_shape(x));
+}
+
+std::vector<Value> Inference::index_put() {
+  const Value &x = tensor("x"), &values = tensor("values");
+  expect_dtype(values, "values", x.dtype);
+  expect_shape(values, "values", indexed_shape(x));
+  check_flag("accumulate");
+  return one(x.dtype, x.shape);
+}
+
+std::vector<Value> Inference::gather() {
+  const Value &x = tensor("x"), &at = tensor("index");
+  expect_index(at, "index");
+  expect(at.shape.size() == x.shape.size(), "x and index of unlike rank");
+  (void)dim("dim", x.shape.size());
+  return one(x.dtype, at.shape);
+}
+
+std::vector<Value> Inference::scatter() {
+  const Value &x = tensor("x"), &at = tensor("index"), &src = tensor("src");
+  expect_index(at, "index");
+  expect_dtype(src, "src", x.dtype);
+  expect(at.shape.size() == x.shape.size(), "x and index of unlike rank");
+  expect_shape(src, "src", at.shape);
+  (void)dim("dim", x.shape.size());
+  const auto* how = std::get_if<std::string>(&get("reduce"));
+  static const std::initializer_list<std::string_view> known = {"none", "add", "mul", "amax",
+                                                                "amin"};
+  expect(how && std::find(known.begin(), known.end(), *how) != known.end(),
+         "argument reduce is not one of {}", joined(known));
+  return one(x.dtype, x.shape);
+}
+
+std::vector<Value> Inference::matmul() {
+  const Value &a = tensor("a"), &b = tensor("b");
+  expect_dtype(b, "b", a.dtype);
+  const size_t rank = a.shape.size();
+  expect(rank >= 2 && b.shape.size() == rank, "ranks {} and {}", rank, b.shape.size());
+  for (size_t i = 0; i + 2 < rank; ++i)
+    expect(equal(a.shape[i], b.shape[i]), "batch sizes {} and {}", a.shape[i].str(),
+           b.shape[i].str());
+  expect(equal(a.shape[rank - 1], b.shape[rank - 2]), "inner sizes {} and {}",
+         a.shape[rank - 1].str(), b.shape[rank - 2].str());
+  Shape shape = a.shape;
+  shape[rank - 1] = b.shape[rank - 1];
+  return one(a.dtype, std::move(shape));
+}
+
+std::vector<Value> Inference::conv() {
+  const Value &x = tensor("x"), &w = tensor("w");
+  expect_dtype(w, "w", x.dtype);
+  const size_t rank = x.shape.size();
+  expect(rank >= 3 && w.shape.size() == rank, "ranks {} and {}", rank, w.shape.size());
+  const size_t n = rank - 2;
+  const Shape stride = sizes("stride", n), padding = sizes("padding", n),
+              dilation = sizes("dilation", n);
+  const Expr groups = size("groups");
+  expect(equal(x.shape[1], w.shape[1] * groups), "{} channels for weights of {} in {} groups",
+         x.shape[1].str(), w.shape[1].str(), groups.str());
+  expect(is_multiple(w.shape[0], groups.constant().value_or(1), graph_.symbols),
+         "{} output channels in {} groups", w.shape[0].str(), groups.str());
+  Shape shape{x.shape[0], w.shape[0]};
+  for (size_t i = 0; i < n; ++i)
+    shape.push_back(
+        windows(x.shape[i + 2] + Expr(2) * padding[i], w.shape[i + 2], stride[i], dilation[i]));
+  return one(x.dtype, std::move(shape));
+}
+
+std::vector<Value> Inference::conv_transpose() {
+  const Value &x = tensor("x"), &w = tensor("w");
+  expect_dtype(w, "w", x.dtype);
+  const size_t rank = x.shape.size();
+  expect(rank >= 3 && w.shape.size() == rank, "ranks {} and {}", rank, w.shape.size());
+  const size_t n = rank - 2;
+  const Shape stride = sizes("stride", n), padding = sizes("padding", n),
+              extra = sizes("output_padding", n), dilation = sizes("dilation", n);
+  expect(equal(x.shape[1], w.shape[0]), "{} channels for weights of {}", x.shape[1].str(),
+         w.shape[0].str());
+  Shape shape{x.shape[0], w.shape[1] * size("groups")};
+  for (size_t i = 0; i < n; ++i)
+    shape.push_back((x.shape[i + 2] - Expr(1)) * stride[i] - Expr(2) * padding[i] +
+                    dilation[i] * (w.shape[i + 2] - Expr(1)) + extra[i] + Expr(1));
+  return one(x.dtype, std::move(shape));
+}
+
+std::vector<Value> Inference::attention() {
+  const Value &q = tensor("q"), &k = tensor("k"), &v = tensor("v");
+  for (const auto& [operand, name] : {std::pair{&q, "q"}, std::pair{&k, "k"}, std::pair{&v, "v"}}) {
+    expect_dtype(*operand, name, q.dtype);
+    expect(operand->shape.size() == 4, "argument {} has rank {}, not 4", name,
+           operand->shape.size());
+  }
+  expect_shape(k, "k", {q.shape[0], q.shape[1], k.shape[2], q.shape[3]});
+  expect_shape(v, "v", {q.shape[0], q.shape[1], k.shape[2], v.shape[3]});
+  if (has("mask")) {
+    const Value& mask = tensor("mask");
+    expect(is_floating(mask.dtype), "argument mask is {}", nacre_dtype_name(mask.dtype));
+    expect_shape(mask, "mask", {q.shape[0], q.shape[1], q.shape[2], k.shape[2]});
+  }
+  check_number("scale", NACRE_f64);
+  check_flag("is_causal");
+  return one(q.dtype, {q.shape[0], q.shape[1], q.shape[2], v.shape[3]});
+}
+
+std::vector<Value> Inference::recurrent(int64_t gates) {
+  const Value &x = tensor("x"), &h = tensor("h");
+  expect(x.shape.size() == 3, "argument x has rank {}, not 3", x.shape.size());
+  expect(h.shape.size() == 2, "argument h has rank {}, not 2", h.shape.size());
+  const Expr hidden = h.shape[1];
+  const Shape state{x.shape[1], hidden};
+  expect_shape(h, "h", state);
+  if (gates == 4) expect_shape(tensor("c"), "c", state);
+  expect_shape(tensor("w_ih"), "w_ih", {Expr(gates) * hidden, x.shape[2]});
+  expect_shape(tensor("w_hh"), "w_hh", {Expr(gates) * hidden, hidden});
+  for (const char* bias : {"b_ih", "b_hh"})
+    if (has(bias)) expect_shape(tensor(bias), bias, {Expr(gates) * hidden});
+  check_flag("reverse");
+  std::vector<Value> results = one(x.dtype, {x.shape[0], x.shape[1], hidden});
+  for (int i = gates == 4 ? 0 : 1; i < 2; ++i) results.push_back(one(x.dtype, state)[0]);
+  return results;
+}
+
+std::vector<Value> Inference::run() {
+  const Primitive* prim = find_primitive(node_.op);
+  if (!prim || !node_.op.starts_with("prim.")) refuse("{} is no primitive", node_.op);
+  switch (prim->kind) {
+    case PrimClass::pointwise:
+      return pointwise(*prim);
+    case PrimClass::cast:
+      return cast();
+    case PrimClass::reduction:
+      return reduction(*prim);
+    case PrimClass::scan:
+      return prim->name == "sort" ? sort() : scan();
+    default:
+      break;
+  }
+  using Rule = std::vector<Value> (Inference::*)();
+  static const std::unordered_map<std::string_view, Rule> rules = {
+      {"broadcast", &Inference::broadcast},
+      {"reshape", &Inference::reshape},
+      {"permute", &Inference::permute},
+      {"slice", &Inference::slice},
+      {"flip", &Inference::flip},
+      {"pad", &Inference::pad},
+      {"concat", &Inference::concat},
+      {"window", &Inference::window},
+      {"select_scatter_range", &Inference::select_scatter_range},
+      {"full", &Inference::full},
+      {"iota", &Inference::iota},
+      {"index", &Inference::index},
+      {"gather", &Inference::gather},
+      {"index_put", &Inference::index_put},
+      {"scatter", &Inference::scatter},
+      {"matmul", &Inference::matmul},
+      {"conv", &Inference::conv},
+      {"conv_transpose", &Inference::conv_transpose},
+      {"attention", &Inference::attention},
+      {"lstm", &Inference::lstm},
+      {"gru", &Inference::gru},
+  };
+  const auto rule = rules.find(prim->name);
+  check(rule != rules.end(), "no shape rule for prim.{}", prim->name);
+  return (this->*rule->second)();
+}
+
+}  // namespace
+
+std::vector<Value> infer(const Graph& graph, const Node& node) {
+  std::vector<Value> results = Inference(graph, node).run();
+  for (Value& v : results)
+    for (Expr& size : v.shape)
+      if (!size.constant()) size = simplify(size, graph.symbols);
+  return results;
+}
+
+}  // namespace nacre
