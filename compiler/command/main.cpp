@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,8 @@ int main(int argc, char** argv) {
   } catch (const nacre::Error& error) {
     return report(error.kind, error.what());
   } catch (const nacre::formats::FormatError& error) {
+    return report(nacre::ErrorKind::user, error.what());
+  } catch (const std::invalid_argument& error) {  // targets/: no such target
     return report(nacre::ErrorKind::user, error.what());
   } catch (const std::bad_alloc&) {
     return report(nacre::ErrorKind::environment, "out of memory");

@@ -120,7 +120,8 @@ std::string cache_key(const Source& source, const Target& target) {
   static const std::string headers = [] {
     std::string all;
     for (const KernelHeader& header : kernel_headers())
-      all += fmt::format("{}\n{}\n{}", header.name, header.text.size(), header.text);
+      all +=
+          fmt::format("{}\n{}\n{}", header.name, std::string_view(header.text).size(), header.text);
     return hash128_hex(all);
   }();
   std::string text = fmt::format("{}\n{}\n{}\n", module().toolchain, headers, source.name);
