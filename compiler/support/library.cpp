@@ -46,12 +46,13 @@ void* load_symbol(const std::string& file, const char* symbol, const std::string
   void* library = ::dlopen(found.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* reason = ::dlerror();
-    fail(ErrorKind::environment, "cannot load {}: {}; {}", file, reason ? reason : "no reason given",
-         advice);
+    fail(ErrorKind::environment, "cannot load {}: {}; {}", file,
+         reason ? reason : "no reason given", advice);
   }
   void* address = ::dlsym(library, symbol);
   if (!address)
-    fail(ErrorKind::environment, "{} has no symbol {}: it is of another build of nacre", found, symbol);
+    fail(ErrorKind::environment, "{} has no symbol {}: it is of another build of nacre", found,
+         symbol);
   return address;
 }
 

@@ -5,9 +5,10 @@
 
 namespace nacre {
 
-// Loads `file` (`libnacre_exporter.so`) from beside this library or the executable, from ../lib next to
-// either, or from where the system looks, and returns the address of `symbol` in it. The object stays loaded.
-// Error{environment} tells what was tried, the loader's reason and `advice`: what to install or set.
+// Loads `file` (`libnacre_exporter.so`) from beside this library or the executable, from ../lib
+// next to either, or from where the system looks, and returns the address of `symbol` in it. The
+// object stays loaded. Error{environment} tells what was tried, the loader's reason and `advice`:
+// what to install or set.
 void* load_symbol(const std::string& file, const char* symbol, const std::string& advice);
 
 }  // namespace nacre
