@@ -33,6 +33,7 @@ class Builder {
   void at(Provenance where) { where_ = std::move(where); }
   const Provenance& at() const { return where_; }
 
+  // References to values and shapes hold until the next node is made.
   const Value& operator[](ValueId v) const { return graph_[v]; }
   const Shape& shape(ValueId v) const { return graph_[v].shape; }
   // Dim `dim` of v's shape; a negative one counts from the end.

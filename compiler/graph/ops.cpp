@@ -37,6 +37,30 @@ PrimClass primitive_class(std::string_view name) {
   return p ? p->kind : PrimClass::none;
 }
 
+const std::vector<std::string>& operand_names(std::string_view op) {
+  using Names = std::vector<std::string>;
+  static const Names self = {"self"}, x = {"x"}, none = {}, pointwise[] = {{}, {"a"}, {"a", "b"}, {"a", "b", "c"}};
+  static const std::unordered_map<std::string, Names> others = {
+      {"concat", {"inputs"}},
+      {"select_scatter_range", {"x", "src"}},
+      {"gather", {"x", "index"}},
+      {"index_put", {"x", "values"}},
+      {"scatter", {"x", "index", "src"}},
+      {"matmul", {"a", "b"}},
+      {"conv", {"x", "w"}},
+      {"conv_transpose", {"x", "w"}},
+      {"attention", {"q", "k", "v"}},
+      {"lstm", {"x", "h", "c", "w_ih", "w_hh"}},
+      {"gru", {"x", "h", "w_ih", "w_hh"}},
+  };
+  const Primitive* p = op.starts_with("prim.") ? find_primitive(op) : nullptr;
+  if (!p) return self;
+  if (p->kind == PrimClass::pointwise || p->kind == PrimClass::cast) return pointwise[p->arity];
+  if (p->kind == PrimClass::creation) return none;
+  auto found = others.find(p->name);
+  return found == others.end() ? x : found->second;
+}
+
 const std::string& pointwise_expression(std::string_view name) {
   const Primitive* p = find_primitive(name);
   check(p && p->kind == PrimClass::pointwise, "{} is no pointwise primitive", name);

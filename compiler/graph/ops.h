@@ -26,6 +26,10 @@ const Primitive* find_primitive(std::string_view name);
 // PrimClass::none for what is no primitive.
 PrimClass primitive_class(std::string_view name);
 
+// The arguments of a primitive that come first and are tensors, in order: textual IR leaves their names out. Of another
+// operator: `self`.
+const std::vector<std::string>& operand_names(std::string_view op);
+
 // Of a pointwise primitive; Error{internal} for another.
 const std::string& pointwise_expression(std::string_view name);
 

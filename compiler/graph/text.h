@@ -1,5 +1,8 @@
 // The text form of a graph, which parses back to an equal graph.
 //
+// Arguments are named as in the schema; the leading tensors of a primitive and `self` of an ATen operator go without.
+// An empty line and a line that starts with # or // say nothing; a comment behind a node is where it came from.
+//
 //   graph forward primitive {
 //     symbol s0: [2, 64] multiple 2 hint 8
 //     assume s0 + s1 <= 128
