@@ -1,0 +1,75 @@
+#include "compiler/fusion/cost.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+namespace nacre {
+
+double typical_size(const Expr& e, const Facts& symbols) {
+  if (auto c = e.constant()) return static_cast<double>(*c);
+  std::map<std::string, int64_t> values;
+  for (const std::string& name : e.symbols()) {
+    auto known = symbols.find(name);
+    int64_t value = 16;
+    if (known != symbols.end()) {
+      const SymbolFacts& f = known->second;
+      value = f.hint > 0 ? f.hint : std::clamp<int64_t>(16, f.range.min, std::max(f.range.min, f.range.max));
+    }
+    values[name] = value;
+  }
+  return static_cast<double>(e.evaluate(values).value_or(1));
+}
+
+double typical_points(const std::vector<LoopVar>& loops, const Facts& symbols) {
+  double n = 1;
+  for (const LoopVar& loop : loops) n *= std::max(1.0, typical_size(loop.extent, symbols));
+  return n;
+}
+
+double operation_cost(const Scalar& s) {
+  static const std::set<std::string> slow = {
+      "exp",  "exp2", "expm1", "log",  "log2", "log10", "log1p", "sin",   "cos",   "tan", "asin",   "acos",
+      "atan", "sinh", "cosh",  "tanh", "erf",  "asinh", "acosh", "atanh", "sigmoid", "pow", "atan2"};
+  static const std::set<std::string> medium = {"div",  "sqrt",      "rsqrt",     "reciprocal",
+                                               "fmod", "remainder", "div_floor", "div_trunc"};
+  switch (s.op) {
+    case ScalarOp::pointwise:
+      return slow.contains(s.prim) ? 20 : medium.contains(s.prim) ? 5 : 1;
+    case ScalarOp::cast:
+    case ScalarOp::check_index:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+double code_cost(const std::vector<Scalar>& code) {
+  double cost = 0;
+  for (const Scalar& s : code) cost += operation_cost(s);
+  return cost;
+}
+
+double elements_loaded(const LoopProgram& program, const Nest& nest, double points) {
+  double n = 0;
+  for (const Scalar& s : nest.code) {
+    if (s.op != ScalarOp::load) continue;
+    double size = 1;
+    for (const Expr& e : program[s.buffer].shape) size *= std::max(1.0, typical_size(e, program.symbols));
+    n += std::min(1.0, size / std::max(1.0, points));
+  }
+  return n;
+}
+
+bool pays_to_recompute(double reads, double cost, double loaded) {
+  if (reads <= 1.05) return true;
+  const double moved_if_stored = loaded + 1 + reads, moved_if_not = loaded * reads;
+  return kMove * (moved_if_stored - moved_if_not) >= cost * (reads - 1);
+}
+
+bool pays_to_share_outer(double iterations, double elements) {
+  // Fewer iterations than this leave threads without work; small kernels run on one anyway.
+  return iterations >= 4 || iterations * elements <= 65536;
+}
+
+}  // namespace nacre
