@@ -1,0 +1,124 @@
+// One ATen call that is being decomposed, and the tables of decompositions.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/graph/decompose_tensor.h"
+
+namespace nacre {
+
+// Reads the arguments of a node by the names of the operator's schema. An argument that the node
+// leaves out has the default that the reader names; None counts as left out.
+class Call {
+ public:
+  // `mapped[v]` is the primitive value of the functional graph's value v; `used[v]`: something
+  // reads it.
+  Call(const Graph& functional, const Node& node, Builder& builder,
+       const std::vector<ValueId>& mapped, const std::vector<bool>& used)
+      : graph_(functional), node_(node), builder_(builder), mapped_(mapped), used_(used) {}
+
+  const std::string& op() const { return node_.op; }
+  const Node& node() const { return node_; }
+  Builder& builder() const { return builder_; }
+  const Facts& facts() const { return builder_.graph().symbols; }
+
+  bool has(std::string_view name) const;
+  Tensor tensor(std::string_view name) const;                // Error if left out
+  Tensor self() const;                                       // the first argument
+  Tensor optional(std::string_view name) const;              // absent Tensor if left out
+  std::vector<Tensor> tensors(std::string_view name) const;  // entries may be absent
+  Operand operand(std::string_view name) const;              // a tensor, or a number in its place
+  std::optional<Operand> optional_operand(std::string_view name) const;
+  Number number(std::string_view name, std::optional<Number> otherwise = std::nullopt) const;
+  std::optional<Number> optional_number(std::string_view name) const;
+  double real(std::string_view name, std::optional<double> otherwise = std::nullopt) const;
+  std::optional<double> optional_real(std::string_view name) const;
+  std::vector<double> reals(std::string_view name) const;  // empty if left out
+  Expr size(std::string_view name, std::optional<Expr> otherwise = std::nullopt) const;
+  std::optional<Expr> optional_size(std::string_view name) const;
+  Shape sizes(std::string_view name) const;  // empty if left out
+  Shape sizes(std::string_view name, size_t n,
+              const Expr& otherwise) const;  // one number stands for n
+  int64_t integer(std::string_view name, std::optional<int64_t> otherwise = std::nullopt) const;
+  std::optional<int64_t> optional_integer(std::string_view name) const;
+  Dims integers(std::string_view name) const;
+  Dims integers(std::string_view name, size_t n, int64_t otherwise) const;
+  bool flag(std::string_view name, bool otherwise) const;
+  std::string text(std::string_view name, const std::string& otherwise) const;
+  std::optional<nacre_dtype> dtype(std::string_view name) const;
+
+  int64_t dim(std::string_view name, int64_t rank,
+              std::optional<int64_t> otherwise = std::nullopt) const;
+  // None and [] mean all dims.
+  Dims dims(std::string_view name, int64_t rank) const;
+
+  // What export says of the results.
+  size_t outputs() const { return node_.outputs.size(); }
+  bool needs(size_t output) const;
+  nacre_dtype output_dtype(size_t output = 0) const;
+  Shape output_shape(size_t output = 0) const;
+
+  Tensor full(Shape shape, const Number& value, nacre_dtype dtype) const {
+    return nacre::full(builder_, std::move(shape), value, dtype);
+  }
+  [[noreturn]] void unsupported(const std::string& what) const;
+
+ private:
+  const Argument* find(std::string_view name) const;
+  [[noreturn]] void missing(std::string_view name, const char* kind) const;
+  const Value& output(size_t i) const;
+
+  const Graph& graph_;
+  const Node& node_;
+  Builder& builder_;
+  const std::vector<ValueId>& mapped_;
+  const std::vector<bool>& used_;
+};
+
+// The results of a decomposition, in the order of the node's outputs. An absent Tensor stands for a
+// result that is not needed.
+struct Results {
+  std::vector<Tensor> list;
+  Results(Tensor one) : list{std::move(one)} {}  // NOLINT(google-explicit-constructor)
+  Results(std::vector<Tensor> many)
+      : list(std::move(many)) {}  // NOLINT(google-explicit-constructor)
+  Results(std::initializer_list<Tensor> many) : list(many) {}
+};
+
+// One line of a table: the operator with its overload, without `aten.`, and how it becomes
+// primitives.
+struct Decomposition {
+  const char* op;
+  Results (*function)(Call& call);
+};
+using Decompositions = std::span<const Decomposition>;
+
+// The tables, by family.
+Decompositions pointwise_decompositions();
+Decompositions creation_decompositions();
+Decompositions view_decompositions();
+Decompositions reduction_decompositions();
+Decompositions sorting_decompositions();
+Decompositions indexing_decompositions();
+Decompositions contraction_decompositions();
+Decompositions convolution_decompositions();
+Decompositions pooling_decompositions();
+Decompositions resampling_decompositions();
+Decompositions padding_decompositions();
+Decompositions normalization_decompositions();
+Decompositions attention_decompositions();
+Decompositions recurrent_decompositions();
+Decompositions loss_decompositions();
+
+// Shared between families.
+Tensor softmax(const Tensor& x, int64_t dim);  // in x's dtype, computed in compute_type
+Tensor log_softmax(const Tensor& x, int64_t dim);
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);  // bias may be absent
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                 bool is_causal, std::optional<double> scale, bool enable_gqa);
+
+}  // namespace nacre
