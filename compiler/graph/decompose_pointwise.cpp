@@ -1,0 +1,660 @@
+// Element by element: arithmetic, comparisons, logic, activations. Anything that takes more than
+// one primitive is computed in compute_type and rounded once, as ATen's kernels do for float16 and
+// bfloat16.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "compiler/graph/decompose_call.h"
+#include "compiler/support/error.h"
+
+namespace nacre {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// ---- One operand.
+
+using Unary = Tensor (*)(const Tensor&);
+
+// exp, sin, ...: integers become float32.
+template <Unary f>
+Results float_unary(Call& c) {
+  return f(to_float(c.self()));
+}
+
+// A formula over a floating operand, computed in compute_type and rounded to the operand's type.
+template <Unary f>
+Results float_formula(Call& c) {
+  Tensor x = to_float(c.self());
+  return cast(f(to_compute(x)), x.dtype());
+}
+
+// ceil, floor, ...: integers are their own result.
+template <Unary f>
+Results rounding(Call& c) {
+  Tensor x = c.self();
+  return is_integer_or_bool(x.dtype()) ? x : f(x);
+}
+
+template <Unary f>
+Results plain_unary(Call& c) {
+  return f(c.self());
+}
+
+Results identity(Call& c) { return c.self(); }
+
+Tensor square(const Tensor& x) { return x * x; }
+
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  Tensor scaled = beta == 1 ? x : x * beta;
+  Tensor soft = log1p(exp(scaled));
+  return where(gt(scaled, threshold), x, beta == 1 ? soft : soft / beta);
+}
+
+Tensor elu(const Tensor& x, double alpha, double scale, double input_scale) {
+  Tensor negative = expm1(input_scale == 1 ? x : x * input_scale) * (alpha * scale);
+  return where(gt(x, 0), scale == 1 ? x : x * scale, negative);
+}
+
+Tensor gelu_exact(const Tensor& x) { return x * 0.5 * (erf(x * std::numbers::sqrt2 / 2) + 1); }
+
+Tensor gelu_tanh(const Tensor& x) {
+  constexpr double kScale = std::numbers::sqrt2 * 2 * std::numbers::inv_sqrtpi / 2;
+  Tensor inner = (x + x * x * x * 0.044715) * kScale;
+  return x * 0.5 * (tanh(inner) + 1);
+}
+
+Tensor log_sigmoid(const Tensor& x) { return minimum(x, 0) - log1p(exp(-abs(x))); }
+
+Tensor relu(const Tensor& x) { return maximum(x, 0); }
+
+Results hardtanh(Call& c, double low, double high) {
+  Tensor x = c.self();
+  if (is_integer(x.dtype())) return clamp(x, static_cast<int64_t>(low), static_cast<int64_t>(high));
+  return clamp(x, low, high);
+}
+
+Results is_finite(Call& c, bool inf) {
+  Tensor x = c.self();
+  if (is_integer_or_bool(x.dtype())) return c.full(x.shape(), Number(!inf), NACRE_bool_);
+  return inf ? eq(abs(x), kInfinity) : lt(abs(x), kInfinity);
+}
+
+Results is_signed_infinity(Call& c, double which) {
+  Tensor x = c.self();
+  if (is_integer_or_bool(x.dtype())) return c.full(x.shape(), Number(false), NACRE_bool_);
+  return eq(x, which);
+}
+
+Results round_decimals(Call& c) {
+  Tensor x = c.self();
+  int64_t decimals = c.integer("decimals", 0);
+  if (is_integer_or_bool(x.dtype())) return x;
+  if (decimals == 0) return round(x);
+  double power = std::pow(10.0, std::abs(static_cast<double>(decimals)));
+  Tensor wide = to_compute(x);
+  Tensor y = decimals > 0 ? round(wide * power) / power : round(wide / power) * power;
+  return cast(y, x.dtype());
+}
+
+Results nan_to_num(Call& c) {
+  Tensor x = c.self();
+  if (is_integer_or_bool(x.dtype())) return x;
+  double nan = c.real("nan", 0.0);
+  double above = c.real("posinf", largest(x.dtype()));
+  double below = c.real("neginf", -largest(x.dtype()));
+  Tensor y = where(isnan(x), full_like(x, nan), x);
+  y = where(eq(y, kInfinity), full_like(x, above), y);
+  return where(eq(y, -kInfinity), full_like(x, below), y);
+}
+
+// The sum of c[i] * x^i.
+Tensor polynomial(const Tensor& x, std::initializer_list<double> highest_first) {
+  Tensor y;
+  for (double c : highest_first) y = y ? y * x + c : full_like(x, c);
+  return y;
+}
+
+// Giles' approximation of the inverse error function, then two Newton steps, which bring it to the
+// precision of the type.
+Tensor erfinv(const Tensor& x) {
+  Tensor w = -log((-x + 1) * (x + 1));
+  Tensor small = w - 2.5;
+  Tensor p =
+      polynomial(small, {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
+                         0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941});
+  Tensor large = sqrt(w) - 3.0;
+  Tensor q =
+      polynomial(large, {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844,
+                         0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682});
+  Tensor y = where(lt(w, 5.0), p, q) * x;
+  for (int step = 0; step < 2; step++) {
+    Tensor slope = exp(-(y * y)) * (2 * std::numbers::inv_sqrtpi);
+    Tensor next = y - (erf(y) - x) / slope;
+    y = where(gt(slope, 0) & lt(abs(x), 1), next, y);
+  }
+  y = where(eq(abs(x), 1.0), copysign(full_like(x, kInfinity), x), y);
+  return where(gt(abs(x), 1.0), full_like(x, std::nan("")), y);
+}
+
+// Lanczos' approximation (g = 7) of log|Gamma(x)|, with the reflection formula below 1/2.
+Tensor lgamma(const Tensor& x) {
+  constexpr double kCoefficients[] = {
+      0.99999999999980993,  676.5203681218851,     -1259.1392167224028,
+      771.32342877765313,   -176.61502916214059,   12.507343278686905,
+      -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7};
+  Tensor z = cast(x, NACRE_f64);
+  Tensor reflected = lt(z, 0.5);
+  Tensor u = where(reflected, -z, z - 1);  // Gamma(u + 1)
+  Tensor series = full_like(z, kCoefficients[0]);
+  for (int i = 1; i < 9; i++) series = series + reciprocal(u + i) * kCoefficients[i];
+  Tensor t = u + 7.5;
+  Tensor value = log(t) * (u + 0.5) - t + log(series) + 0.5 * std::log(2 * std::numbers::pi);
+  Tensor sine = abs(sin((z - floor(z)) * std::numbers::pi));
+  Tensor mirror = -log(sine) + std::log(std::numbers::pi) - value;
+  Tensor y = where(reflected, mirror, value);
+  y = where(eq(abs(z), kInfinity), full_like(z, kInfinity), y);
+  y = where(eq(z, 1.0) | eq(z, 2.0), full_like(z, 0.0), y);
+  return cast(y, x.dtype());
+}
+
+// Reflection below 1/2, the recurrence up to 6 and the asymptotic series beyond, in float64.
+Tensor digamma(const Tensor& x) {
+  Tensor z = cast(x, NACRE_f64);
+  Tensor reflected = lt(z, 0.5);
+  Tensor u = where(reflected, -z + 1, z);
+  Tensor shift = full_like(z, 0.0);
+  for (int i = 0; i < 8; i++) shift = shift + reciprocal(u + i);
+  Tensor v = u + 8;
+  Tensor r = reciprocal(v);
+  Tensor r2 = r * r;
+  Tensor series =
+      polynomial(r2, {-691.0 / 32760, 1.0 / 132, -1.0 / 240, 1.0 / 252, -1.0 / 120, 1.0 / 12});
+  Tensor value = log(v) - r * 0.5 - r2 * series - shift;
+  // Exactly 1/tan(pi z): the fraction keeps the argument small.
+  Tensor fraction = z - floor(z);
+  Tensor mirror = value - reciprocal(tan(fraction * std::numbers::pi)) * std::numbers::pi;
+  Tensor y = where(reflected, mirror, value);
+  Tensor pole = le(z, 0) & eq(fraction, 0);
+  y = where(pole, full_like(z, std::nan("")), y);
+  y = where(eq(z, 0.0), -copysign(full_like(z, kInfinity), z), y);
+  return cast(y, x.dtype());
+}
+
+Tensor erfc(const Tensor& x) { return cast(-erf(cast(x, NACRE_f64)) + 1, x.dtype()); }
+
+Tensor sinc(const Tensor& x) {
+  Tensor t = x * std::numbers::pi;
+  return where(eq(x, 0), full_like(x, 1.0), sin(t) / t);
+}
+
+Tensor entropy(const Tensor& x) {  // special.entr
+  Tensor y = where(gt(x, 0), -(x * log(x)), full_like(x, -kInfinity));
+  y = where(eq(x, 0), full_like(x, 0.0), y);
+  return where(isnan(x), x, y);
+}
+
+Tensor log_ndtr(const Tensor& x) {
+  Tensor wide = cast(x, NACRE_f64);
+  Tensor t = wide * (std::numbers::sqrt2 / 2);
+  Tensor middle = log((erf(t) + 1) * 0.5);
+  // Far below, where 1 + erf loses all digits: the asymptotic series of the tail.
+  Tensor r2 = reciprocal(wide * wide);
+  Tensor series = polynomial(r2, {-10395.0, 945.0, -105.0, 15.0, -3.0, 1.0});
+  series = -r2 * series + 1;
+  Tensor tail =
+      -(wide * wide) * 0.5 - log(-wide) - 0.5 * std::log(2 * std::numbers::pi) + log(series);
+  return cast(where(lt(wide, -5.0), tail, middle), x.dtype());
+}
+
+Tensor ndtr(const Tensor& x) {
+  Tensor wide = cast(x, NACRE_f64);
+  return cast((erf(wide * (std::numbers::sqrt2 / 2)) + 1) * 0.5, x.dtype());
+}
+
+// ---- Two operands.
+
+using Binary = Tensor (*)(const Operand&, const Operand&);
+
+Operand other(Call& c) { return c.operand("other"); }
+
+template <Binary f>
+Results plain_binary(Call& c) {
+  return f(c.operand("self"), other(c));
+}
+
+// Promoted to a floating type: atan2, copysign, true division.
+template <Binary f>
+Results float_binary(Call& c) {
+  Operand a = c.operand("self"), b = other(c);
+  nacre_dtype dtype = float_for(result_type({a, b}));
+  return f(as_tensor(c.builder(), a, dtype), as_tensor(c.builder(), b, dtype));
+}
+
+// A formula over two floating operands, rounded once.
+template <Binary f>
+Results float_binary_formula(Call& c) {
+  Operand a = c.operand("self"), b = other(c);
+  nacre_dtype dtype = float_for(result_type({a, b})), wide = compute_type(dtype);
+  return cast(f(as_tensor(c.builder(), a, wide), as_tensor(c.builder(), b, wide)), dtype);
+}
+
+// a + alpha * b (or minus), rounded once.
+Results scaled_sum(Call& c, const Operand& a, const Operand& b, bool subtract) {
+  Number alpha = c.number("alpha", Number(1));
+  nacre_dtype dtype = result_type({a, b});
+  const char* primitive = subtract ? "sub" : "add";
+  if (alpha.is(1)) return binary(primitive, a, b, dtype);
+  nacre_dtype wide = compute_type(dtype);
+  Tensor scaled = as_tensor(c.builder(), b, wide);
+  scaled = mul(scaled, as_tensor(c.builder(), alpha, wide));
+  return cast(binary(primitive, a, scaled, wide), dtype);
+}
+
+Results add(Call& c) { return scaled_sum(c, c.operand("self"), other(c), false); }
+Results sub(Call& c) { return scaled_sum(c, c.operand("self"), other(c), true); }
+Results rsub(Call& c) { return scaled_sum(c, other(c), c.operand("self"), true); }
+
+Tensor divide(Call& c, const Operand& a, const Operand& b, const std::string& mode) {
+  nacre_dtype dtype = result_type({a, b});
+  if (mode.empty()) return binary("div", a, b, float_for(dtype));
+  if (mode == "trunc") return binary("div_trunc", a, b, dtype);
+  if (mode == "floor") return binary("div_floor", a, b, dtype);
+  c.unsupported("rounding_mode " + mode);
+}
+
+Results div(Call& c) { return divide(c, c.operand("self"), other(c), c.text("rounding_mode", "")); }
+Results floor_divide(Call& c) { return divide(c, c.operand("self"), other(c), "floor"); }
+
+Tensor power(Call& c, const Operand& base, const Operand& exponent) {
+  nacre_dtype dtype = result_type({base, exponent});
+  Builder& b = c.builder();
+  const Tensor* x = base.tensor();
+  const Number* e = exponent.number();
+  if (x && e) {
+    auto constant = e->constant();
+    Tensor y = cast(*x, dtype);
+    if (constant == 1.0) return y;
+    if (constant == 0.0) return full_like(y, 1);
+    if (constant == 2.0) return y * y;
+    if (is_floating(dtype)) {
+      Tensor wide = to_compute(y);
+      auto rounded = [&](const Tensor& t) { return cast(t, dtype); };
+      if (constant == 3.0) return rounded(wide * wide * wide);
+      if (constant == 0.5) return sqrt(y);
+      if (constant == -0.5) return rsqrt(y);
+      if (constant == -1.0) return reciprocal(y);
+      if (constant == -2.0) return rounded(reciprocal(wide * wide));
+    }
+  }
+  Tensor p = as_tensor(b, base, dtype), q = as_tensor(b, exponent, dtype);
+  if (dtype == NACRE_bool_)  // 0^0 is 1
+    return p | logical_not(q);
+  return pow(p, q);
+}
+
+Results pow(Call& c) { return power(c, c.operand("self"), c.operand("exponent")); }
+
+Results float_power(Call& c) {
+  Builder& b = c.builder();
+  return power(c, as_tensor(b, c.operand("self"), NACRE_f64),
+               c.has("exponent") && c.operand("exponent").number()
+                   ? c.operand("exponent")
+                   : Operand(as_tensor(b, c.operand("exponent"), NACRE_f64)));
+}
+
+template <Binary f>
+Results logical(Call& c) {
+  return f(to_bool(c.tensor("self")), to_bool(c.tensor("other")));
+}
+
+Tensor hypot(const Operand& a, const Operand& b) {
+  Tensor x = abs(*a.tensor()), y = abs(*b.tensor());
+  Tensor high = maximum(x, y), low = minimum(x, y);
+  Tensor ratio = low / high;
+  Tensor plain = high * sqrt(ratio * ratio + 1);
+  Tensor infinite = eq(x, kInfinity) | eq(y, kInfinity);
+  return where(infinite, full_like(plain, kInfinity), where(eq(high, 0), high, plain));
+}
+
+// log(exp(a) + exp(b)) in the base of `exp` and `log1p` / `scale`.
+Tensor log_add(const Tensor& a, const Tensor& b, bool base2) {
+  Tensor m = maximum(a, b);
+  Tensor difference = -abs(a - b);
+  Tensor tail = base2 ? log1p(exp2(difference)) / std::numbers::ln2 : log1p(exp(difference));
+  return where(eq(abs(a), kInfinity) & eq(a, b), a, m + tail);
+}
+Tensor log_add_e(const Operand& a, const Operand& b) {
+  return log_add(*a.tensor(), *b.tensor(), false);
+}
+Tensor log_add_2(const Operand& a, const Operand& b) {
+  return log_add(*a.tensor(), *b.tensor(), true);
+}
+
+Tensor x_log(const Tensor& x, const Tensor& y, const Tensor& log_y) {
+  Tensor z = where(eq(x, 0), full(x.builder(), {}, 0.0, x.dtype()), x * log_y);
+  return where(isnan(y), y, z);
+}
+Tensor xlogy(const Operand& a, const Operand& b) {
+  return x_log(*a.tensor(), *b.tensor(), log(*b.tensor()));
+}
+Tensor xlog1py(const Operand& a, const Operand& b) {
+  return x_log(*a.tensor(), *b.tensor(), log1p(*b.tensor()));
+}
+
+Results heaviside(Call& c) {
+  Tensor x = c.tensor("self"), values = c.tensor("values");
+  Tensor zero = full(c.builder(), {}, 0, x.dtype());
+  return where(eq(x, zero), values, cast(gt(x, zero), x.dtype()));
+}
+
+Results ldexp(Call& c) {
+  Operand x = c.operand("self");
+  Tensor e = c.tensor("other");
+  nacre_dtype dtype = float_for(result_type({x, e}));
+  nacre_dtype power = float_for(e.dtype());
+  return mul(as_tensor(c.builder(), x, dtype), cast(exp2(cast(e, power)), dtype));
+}
+
+// ---- Three operands.
+
+Results clamp(Call& c) {
+  Operand x = c.operand("self");
+  auto low = c.optional_operand("min"), high = c.optional_operand("max");
+  std::vector<Operand> all{x};
+  if (low) all.push_back(*low);
+  if (high) all.push_back(*high);
+  nacre_dtype dtype = result_type(all);
+  Tensor y = as_tensor(c.builder(), x, dtype);
+  if (low) y = binary("maximum", y, *low, dtype);
+  if (high) y = binary("minimum", y, *high, dtype);
+  return y;
+}
+
+Results where(Call& c) {
+  return where(c.tensor("condition"), c.operand("self"), c.operand("other"));
+}
+
+Results masked_fill(Call& c) {
+  Tensor x = c.tensor("self"), mask = c.tensor("mask");
+  Tensor value = as_tensor(c.builder(), c.operand("value"), x.dtype());
+  return where(mask, value, x);
+}
+
+Results lerp(Call& c) {
+  Tensor a = c.tensor("self"), b = c.tensor("end");
+  nacre_dtype dtype = a.dtype(), wide = compute_type(dtype);
+  Tensor x = cast(a, wide), y = cast(b, wide);
+  Operand weight = c.operand("weight");
+  if (weight.number()) {
+    double w = c.real("weight");
+    Tensor result = std::abs(w) < 0.5 ? x + (y - x) * w : y - (y - x) * (1 - w);
+    return cast(result, dtype);
+  }
+  Tensor w = cast(*weight.tensor(), wide);
+  return cast(where(lt(abs(w), 0.5), x + w * (y - x), y - (y - x) * (-w + 1)), dtype);
+}
+
+Results add_product(Call& c, bool divide) {
+  Tensor x = c.tensor("self"), a = c.tensor("tensor1"), b = c.tensor("tensor2");
+  nacre_dtype dtype = result_type({x, a, b});
+  nacre_dtype wide = compute_type(divide ? float_for(dtype) : dtype);
+  Tensor scaled = cast(a, wide);
+  Number value = c.number("value", Number(1));
+  if (!value.is(1)) scaled = mul(scaled, as_tensor(c.builder(), value, wide));
+  Tensor product = divide ? nacre::div(scaled, cast(b, wide)) : mul(scaled, cast(b, wide));
+  return cast(nacre::add(cast(x, wide), product), dtype);
+}
+
+// ---- Activations with arguments.
+
+template <class F>
+Results activation(Call& c, F f) {
+  Tensor x = c.self();
+  return cast(f(to_compute(x)), x.dtype());
+}
+
+Results prelu(Call& c) {
+  Tensor x = c.tensor("self"), w = c.tensor("weight");
+  if (w.rank() != x.rank()) {  // one weight a channel, or one for all
+    if (w.rank() == 1 && !w.size(0).is(1)) {
+      Shape shape(static_cast<size_t>(x.rank()), Expr(1));
+      shape[1] = w.size(0);
+      w = broadcast(w, shape, {1});
+    } else {
+      w = reshape(w, {});
+    }
+  }
+  Tensor y = to_compute(x);
+  return cast(where(gt(y, 0), y, y * to_compute(w)), x.dtype());
+}
+
+Results gelu(Call& c) {
+  std::string approximate = c.text("approximate", "none");
+  return activation(
+      c, [&](const Tensor& x) { return approximate == "tanh" ? gelu_tanh(x) : gelu_exact(x); });
+}
+
+Results glu(Call& c) {
+  Tensor x = c.self();
+  int64_t dim = c.dim("dim", x.rank(), -1);
+  Expr half = simplify(floordiv(x.size(dim), 2), c.facts());
+  Tensor a = to_compute(narrow(x, dim, 0, half));
+  Tensor b = to_compute(narrow(x, dim, half, half));
+  return cast(a * sigmoid(b), x.dtype());
+}
+
+Results threshold(Call& c) {
+  Tensor x = c.self();
+  Number limit = c.number("threshold"), value = c.number("value");
+  Builder& b = c.builder();
+  return where(le(x, as_tensor(b, limit, x.dtype())), as_tensor(b, value, x.dtype()), x);
+}
+
+Results logit(Call& c) {
+  Tensor x = nacre::to_float(c.self());
+  Tensor y = to_compute(x);
+  if (auto eps = c.optional_real("eps")) y = clamp(y, *eps, 1 - *eps);
+  return cast(log(y / (-y + 1)), x.dtype());
+}
+
+// One formula under the several names that ATen gives it.
+#define NACRE_FLOAT_UNARY(name) \
+  { #name ".default", float_unary < nacre::name> }
+#define NACRE_ALIAS(alias, name) \
+  { #alias ".default", float_unary < nacre::name> }
+#define NACRE_COMPARISON(name) \
+  {#name ".Tensor", plain_binary<nacre::name>}, { #name ".Scalar", plain_binary < nacre::name> }
+#define NACRE_BITWISE(op, primitive)                              \
+  {"bitwise_" #op ".Tensor", plain_binary<primitive>},            \
+      {"bitwise_" #op ".Scalar", plain_binary<primitive>},        \
+      {"bitwise_" #op ".Scalar_Tensor", plain_binary<primitive>}, \
+      {"__" #op "__.Tensor", plain_binary<primitive>}, {          \
+    "__" #op "__.Scalar", plain_binary<primitive>                 \
+  }
+
+// clang-format off
+constexpr Decomposition kTable[] = {
+    // Floating functions of one operand.
+    NACRE_FLOAT_UNARY(sqrt), NACRE_FLOAT_UNARY(rsqrt), NACRE_FLOAT_UNARY(reciprocal), NACRE_FLOAT_UNARY(exp),
+    NACRE_FLOAT_UNARY(exp2), NACRE_FLOAT_UNARY(expm1), NACRE_FLOAT_UNARY(log), NACRE_FLOAT_UNARY(log2),
+    NACRE_FLOAT_UNARY(log10), NACRE_FLOAT_UNARY(log1p), NACRE_FLOAT_UNARY(sin), NACRE_FLOAT_UNARY(cos),
+    NACRE_FLOAT_UNARY(tan), NACRE_FLOAT_UNARY(asin), NACRE_FLOAT_UNARY(acos), NACRE_FLOAT_UNARY(atan),
+    NACRE_FLOAT_UNARY(sinh), NACRE_FLOAT_UNARY(cosh), NACRE_FLOAT_UNARY(tanh), NACRE_FLOAT_UNARY(asinh),
+    NACRE_FLOAT_UNARY(acosh), NACRE_FLOAT_UNARY(atanh), NACRE_FLOAT_UNARY(erf), NACRE_FLOAT_UNARY(sigmoid),
+    NACRE_ALIAS(arcsin, asin), NACRE_ALIAS(arccos, acos), NACRE_ALIAS(arctan, atan), NACRE_ALIAS(arcsinh, asinh),
+    NACRE_ALIAS(arccosh, acosh), NACRE_ALIAS(arctanh, atanh), NACRE_ALIAS(special_erf, erf),
+    NACRE_ALIAS(special_exp2, exp2), NACRE_ALIAS(special_expm1, expm1), NACRE_ALIAS(special_log1p, log1p),
+    NACRE_ALIAS(special_expit, sigmoid),
+    {"erfc.default", float_formula<erfc>}, {"special_erfc.default", float_formula<erfc>},
+    {"erfinv.default", float_formula<erfinv>}, {"special_erfinv.default", float_formula<erfinv>},
+    {"lgamma.default", float_formula<lgamma>}, {"special_gammaln.default", float_formula<lgamma>},
+    {"digamma.default", float_formula<digamma>}, {"special_digamma.default", float_formula<digamma>},
+    {"special_psi.default", float_formula<digamma>},
+    {"sinc.default", float_formula<sinc>}, {"special_sinc.default", float_formula<sinc>},
+    {"special_entr.default", float_formula<entropy>},
+    {"special_ndtr.default", float_formula<ndtr>}, {"special_log_ndtr.default", float_formula<log_ndtr>},
+    {"special_ndtri.default", float_formula<[](const Tensor& x) { return erfinv(x * 2 - 1) * std::numbers::sqrt2; }>},
+    {"deg2rad.default", float_formula<[](const Tensor& x) { return x * (std::numbers::pi / 180); }>},
+    {"rad2deg.default", float_formula<[](const Tensor& x) { return x * (180 / std::numbers::pi); }>},
+    {"logit.default", logit}, {"special_logit.default", logit},
+
+    // Functions of one operand that keep its type.
+    {"neg.default", plain_unary<nacre::neg>}, {"negative.default", plain_unary<nacre::neg>},
+    {"positive.default", identity}, {"real.default", identity}, {"conj.default", identity},
+    {"_conj.default", identity}, {"conj_physical.default", identity}, {"resolve_conj.default", identity},
+    {"resolve_neg.default", identity},
+    {"abs.default", [](Call& c) -> Results { return c.self().dtype() == NACRE_bool_ ? c.self() : abs(c.self()); }},
+    {"absolute.default", [](Call& c) -> Results { return c.self().dtype() == NACRE_bool_ ? c.self() : abs(c.self()); }},
+    {"fabs.default", plain_unary<nacre::abs>},
+    {"sign.default", [](Call& c) -> Results { return c.self().dtype() == NACRE_bool_ ? c.self() : sign(c.self()); }},
+    {"sgn.default", [](Call& c) -> Results { return c.self().dtype() == NACRE_bool_ ? c.self() : sign(c.self()); }},
+    {"ceil.default", rounding<nacre::ceil>}, {"floor.default", rounding<nacre::floor>},
+    {"trunc.default", rounding<nacre::trunc>}, {"fix.default", rounding<nacre::trunc>},
+    {"round.default", rounding<nacre::round>}, {"round.decimals", round_decimals}, {"special_round.default", round_decimals},
+    {"frac.default", plain_unary<[](const Tensor& x) { return x - trunc(x); }>},
+    {"square.default", [](Call& c) -> Results {
+       Tensor x = c.self();
+       return square(x.dtype() == NACRE_bool_ ? cast(x, NACRE_i64) : x);
+     }},
+    {"bitwise_not.default", plain_unary<nacre::bitwise_not>},
+    {"logical_not.default", [](Call& c) -> Results { return logical_not(to_bool(c.self())); }},
+    {"nan_to_num.default", nan_to_num},
+
+    // Classification.
+    {"isnan.default", [](Call& c) -> Results {
+       Tensor x = c.self();
+       if (is_integer_or_bool(x.dtype())) return c.full(x.shape(), Number(false), NACRE_bool_);
+       return isnan(x);
+     }},
+    {"isinf.default", [](Call& c) -> Results { return is_finite(c, true); }},
+    {"isfinite.default", [](Call& c) -> Results { return is_finite(c, false); }},
+    {"isposinf.default", [](Call& c) -> Results { return is_signed_infinity(c, kInfinity); }},
+    {"isneginf.default", [](Call& c) -> Results { return is_signed_infinity(c, -kInfinity); }},
+    {"isreal.default", [](Call& c) -> Results { return c.full(c.self().shape(), Number(true), NACRE_bool_); }},
+    {"signbit.default", [](Call& c) -> Results {
+       Tensor x = c.self();
+       if (x.dtype() == NACRE_bool_) return c.full(x.shape(), Number(false), NACRE_bool_);
+       if (is_integer(x.dtype())) return lt(x, 0);
+       return lt(copysign(full_like(x, 1.0), x), 0.0);
+     }},
+
+    // Arithmetic.
+    {"add.Tensor", add}, {"add.Scalar", add}, {"_add_relu.Tensor", [](Call& c) -> Results { return relu(add(c).list[0]); }},
+    {"sub.Tensor", sub}, {"sub.Scalar", sub}, {"subtract.Tensor", sub}, {"subtract.Scalar", sub},
+    {"rsub.Tensor", rsub}, {"rsub.Scalar", rsub},
+    {"mul.Tensor", plain_binary<nacre::mul>}, {"mul.Scalar", plain_binary<nacre::mul>},
+    {"multiply.Tensor", plain_binary<nacre::mul>}, {"multiply.Scalar", plain_binary<nacre::mul>},
+    {"div.Tensor", div}, {"div.Scalar", div}, {"div.Tensor_mode", div}, {"div.Scalar_mode", div},
+    {"divide.Tensor", div}, {"divide.Scalar", div}, {"divide.Tensor_mode", div}, {"divide.Scalar_mode", div},
+    {"true_divide.Tensor", div}, {"true_divide.Scalar", div},
+    {"floor_divide.default", floor_divide}, {"floor_divide.Scalar", floor_divide},
+    {"fmod.Tensor", plain_binary<nacre::fmod>}, {"fmod.Scalar", plain_binary<nacre::fmod>},
+    {"remainder.Tensor", plain_binary<nacre::remainder>}, {"remainder.Scalar", plain_binary<nacre::remainder>},
+    {"remainder.Scalar_Tensor", plain_binary<nacre::remainder>},
+    {"pow.Tensor_Tensor", pow}, {"pow.Tensor_Scalar", pow}, {"pow.Scalar", pow},
+    {"float_power.Tensor_Tensor", float_power}, {"float_power.Tensor_Scalar", float_power}, {"float_power.Scalar", float_power},
+    {"atan2.default", float_binary<nacre::atan2>}, {"arctan2.default", float_binary<nacre::atan2>},
+    {"copysign.Tensor", float_binary<nacre::copysign>}, {"copysign.Scalar", float_binary<nacre::copysign>},
+    {"hypot.default", float_binary_formula<hypot>},
+    {"logaddexp.default", float_binary_formula<log_add_e>}, {"logaddexp2.default", float_binary_formula<log_add_2>},
+    {"xlogy.Tensor", float_binary_formula<xlogy>}, {"xlogy.Scalar_Other", float_binary_formula<xlogy>},
+    {"xlogy.Scalar_Self", float_binary_formula<xlogy>}, {"special_xlogy.default", float_binary_formula<xlogy>},
+    {"special_xlogy.self_scalar", float_binary_formula<xlogy>}, {"special_xlogy.other_scalar", float_binary_formula<xlogy>},
+    {"special_xlog1py.default", float_binary_formula<xlog1py>},
+    {"special_xlog1py.self_scalar", float_binary_formula<xlog1py>}, {"special_xlog1py.other_scalar", float_binary_formula<xlog1py>},
+    {"heaviside.default", heaviside}, {"ldexp.Tensor", ldexp},
+    {"maximum.default", plain_binary<nacre::maximum>}, {"minimum.default", plain_binary<nacre::minimum>},
+    {"max.other", plain_binary<nacre::maximum>}, {"min.other", plain_binary<nacre::minimum>},
+    {"fmax.default", plain_binary<nacre::fmax>}, {"fmin.default", plain_binary<nacre::fmin>},
+    {"addcmul.default", [](Call& c) { return add_product(c, false); }},
+    {"addcdiv.default", [](Call& c) { return add_product(c, true); }},
+    {"lerp.Scalar", lerp}, {"lerp.Tensor", lerp},
+
+    // Comparisons and logic.
+    NACRE_COMPARISON(eq), NACRE_COMPARISON(ne), NACRE_COMPARISON(lt), NACRE_COMPARISON(le), NACRE_COMPARISON(gt),
+    NACRE_COMPARISON(ge),
+    {"not_equal.Tensor", plain_binary<nacre::ne>}, {"not_equal.Scalar", plain_binary<nacre::ne>},
+    {"less.Tensor", plain_binary<nacre::lt>}, {"less.Scalar", plain_binary<nacre::lt>},
+    {"less_equal.Tensor", plain_binary<nacre::le>}, {"less_equal.Scalar", plain_binary<nacre::le>},
+    {"greater.Tensor", plain_binary<nacre::gt>}, {"greater.Scalar", plain_binary<nacre::gt>},
+    {"greater_equal.Tensor", plain_binary<nacre::ge>}, {"greater_equal.Scalar", plain_binary<nacre::ge>},
+    {"logical_and.default", logical<nacre::bitwise_and>}, {"logical_or.default", logical<nacre::bitwise_or>},
+    {"logical_xor.default", logical<nacre::bitwise_xor>},
+    NACRE_BITWISE(and, nacre::bitwise_and), NACRE_BITWISE(or, nacre::bitwise_or), NACRE_BITWISE(xor, nacre::bitwise_xor),
+    {"bitwise_left_shift.Tensor", plain_binary<nacre::shift_left>},
+    {"bitwise_left_shift.Tensor_Scalar", plain_binary<nacre::shift_left>},
+    {"bitwise_left_shift.Scalar_Tensor", plain_binary<nacre::shift_left>},
+    {"__lshift__.Tensor", plain_binary<nacre::shift_left>}, {"__lshift__.Scalar", plain_binary<nacre::shift_left>},
+    {"bitwise_right_shift.Tensor", plain_binary<nacre::shift_right>},
+    {"bitwise_right_shift.Tensor_Scalar", plain_binary<nacre::shift_right>},
+    {"bitwise_right_shift.Scalar_Tensor", plain_binary<nacre::shift_right>},
+    {"__rshift__.Tensor", plain_binary<nacre::shift_right>}, {"__rshift__.Scalar", plain_binary<nacre::shift_right>},
+
+    // Choice.
+    {"where.self", where}, {"where.ScalarSelf", where}, {"where.ScalarOther", where}, {"where.Scalar", where},
+    {"masked_fill.Scalar", masked_fill}, {"masked_fill.Tensor", masked_fill},
+    {"clamp.default", clamp}, {"clamp.Tensor", clamp}, {"clip.default", clamp}, {"clip.Tensor", clamp},
+    {"clamp_min.default", clamp}, {"clamp_min.Tensor", clamp}, {"clamp_max.default", clamp}, {"clamp_max.Tensor", clamp},
+
+    // Activations.
+    {"relu.default", plain_unary<relu>},
+    {"relu6.default", [](Call& c) { return hardtanh(c, 0, 6); }},
+    {"hardtanh.default", [](Call& c) { return hardtanh(c, c.real("min_val", -1), c.real("max_val", 1)); }},
+    {"hardswish.default", float_formula<[](const Tensor& x) { return x * clamp(x + 3, 0, 6) / 6; }>},
+    {"hardsigmoid.default", float_formula<[](const Tensor& x) { return clamp(x + 3, 0, 6) / 6; }>},
+    {"silu.default", float_formula<[](const Tensor& x) { return x * sigmoid(x); }>},
+    {"mish.default", float_formula<[](const Tensor& x) { return x * tanh(softplus(x, 1, kInfinity)); }>},
+    {"gelu.default", gelu}, {"glu.default", glu}, {"prelu.default", prelu}, {"_prelu_kernel.default", prelu},
+    {"elu.default", [](Call& c) {
+       return activation(c, [&](const Tensor& x) {
+         return elu(x, c.real("alpha", 1), c.real("scale", 1), c.real("input_scale", 1));
+       });
+     }},
+    {"celu.default", [](Call& c) {
+       double alpha = c.real("alpha", 1);
+       return activation(c, [&](const Tensor& x) { return elu(x, alpha, 1, 1 / alpha); });
+     }},
+    {"selu.default", float_formula<[](const Tensor& x) {
+       return elu(x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1);
+     }>},
+    {"leaky_relu.default", [](Call& c) {
+       return activation(c, [&](const Tensor& x) { return where(gt(x, 0), x, x * c.real("negative_slope", 0.01)); });
+     }},
+    {"rrelu.default", [](Call& c) -> Results {
+       if (c.flag("training", false)) c.unsupported("random numbers (training)");
+       double slope = (c.real("lower", 0.125) + c.real("upper", 1.0 / 3)) / 2;
+       return activation(c, [&](const Tensor& x) { return where(gt(x, 0), x, x * slope); });
+     }},
+    {"softplus.default", [](Call& c) {
+       return activation(c, [&](const Tensor& x) { return softplus(x, c.real("beta", 1), c.real("threshold", 20)); });
+     }},
+    {"log_sigmoid.default", float_formula<log_sigmoid>},
+    {"log_sigmoid_forward.default", [](Call& c) -> Results {
+       Tensor x = c.self();
+       Tensor y = cast(log_sigmoid(to_compute(x)), x.dtype());
+       return {y, c.needs(1) ? exp(-abs(x)) : Tensor()};
+     }},
+    {"softsign.default", float_formula<[](const Tensor& x) { return x / (abs(x) + 1); }>},
+    {"tanhshrink.default", float_formula<[](const Tensor& x) { return x - tanh(x); }>},
+    {"threshold.default", threshold},
+    {"hardshrink.default", [](Call& c) -> Results {
+       Tensor x = c.self();
+       return where(le(abs(x), c.real("lambd", 0.5)), full_like(x, 0), x);
+     }},
+    {"softshrink.default", [](Call& c) {
+       double l = c.real("lambd", 0.5);
+       return activation(c, [&](const Tensor& x) {
+         return where(gt(x, l), x - l, where(lt(x, -l), x + l, x * 0));
+       });
+     }},
+};
+// clang-format on
+
+}  // namespace
+
+Decompositions pointwise_decompositions() { return kTable; }
+
+}  // namespace nacre
