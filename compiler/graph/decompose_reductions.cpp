@@ -1,0 +1,409 @@
+// Reductions, statistics and norms over dims, and running sums.
+#include <cmath>
+#include <limits>
+
+#include "compiler/graph/decompose_call.h"
+#include "compiler/support/error.h"
+
+namespace nacre {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The dims that a reduction names: `dim` as a number, a list or nothing.
+Dims reduced_dims(const Call& c, const Tensor& x) { return c.dims("dim", x.rank()); }
+bool keepdim(const Call& c) { return c.flag("keepdim", false); }
+
+// A result over all dims flattened into one, given the shape of ones that keepdim asks for.
+Tensor keep_all(const Tensor& scalar, const Call& c) { return reshape(scalar, c.output_shape()); }
+
+Results sum(Call& c) {
+  Tensor x = c.self();
+  nacre_dtype dtype = c.output_dtype();
+  return cast(sum(cast(x, dtype), reduced_dims(c, x), keepdim(c)), dtype);
+}
+
+Results nan_sum(Call& c) {
+  Tensor x = cast(c.self(), c.output_dtype());
+  if (is_floating(x.dtype())) x = where(isnan(x), full_like(x, 0), x);
+  return cast(sum(x, reduced_dims(c, x), keepdim(c)), c.output_dtype());
+}
+
+Results mean(Call& c) {
+  Tensor x = c.self();
+  nacre_dtype dtype = c.output_dtype();
+  if (!is_floating(dtype)) fail(ErrorKind::user, "mean of integers needs a floating dtype");
+  nacre_dtype wide = compute_type(dtype);
+  return cast(mean(cast(x, wide), reduced_dims(c, x), keepdim(c)), dtype);
+}
+
+Results nan_mean(Call& c) {
+  Tensor x = to_compute(cast(c.self(), c.output_dtype()));
+  Tensor bad = isnan(x);
+  Dims dims = reduced_dims(c, x);
+  Tensor total = sum(where(bad, full_like(x, 0), x), dims, keepdim(c));
+  Tensor n = sum(logical_not(bad), dims, keepdim(c));
+  return cast(total / cast(n, x.dtype()), c.output_dtype());
+}
+
+Results prod(Call& c) {
+  Tensor x = c.self();
+  nacre_dtype dtype = c.output_dtype();
+  return cast(prod(cast(x, dtype), reduced_dims(c, x), keepdim(c)), dtype);
+}
+
+template <Tensor (*f)(const Tensor&, const Dims&, bool)>
+Results extreme(Call& c) {
+  Tensor x = c.self();
+  return f(x, reduced_dims(c, x), keepdim(c));
+}
+
+Results any_all(Call& c, bool any_of, bool empty_is_nothing) {
+  Tensor x = c.self();
+  Dims dims = reduced_dims(c, x);
+  if (empty_is_nothing && c.has("dim") && c.integers("dim").empty())
+    return cast(to_bool(x), c.output_dtype());
+  Tensor y = any_of ? any(x, dims, keepdim(c)) : all(x, dims, keepdim(c));
+  return cast(y, c.output_dtype());
+}
+
+// max.dim and min.dim: values and the position of the first.
+Results extreme_with_index(Call& c, bool largest) {
+  Tensor x = c.self();
+  int64_t dim = c.dim("dim", x.rank());
+  Dims dims = x.rank() == 0 ? Dims{} : Dims{dim};
+  Tensor values, positions;
+  if (c.needs(0)) values = largest ? amax(x, dims, keepdim(c)) : amin(x, dims, keepdim(c));
+  if (c.needs(1)) positions = largest ? argmax(x, dim, keepdim(c)) : argmin(x, dim, keepdim(c));
+  return {values, positions};
+}
+
+Results arg_extreme(Call& c, bool largest) {
+  Tensor x = c.self();
+  if (c.has("dim")) {
+    int64_t dim = c.dim("dim", x.rank());
+    return largest ? argmax(x, dim, keepdim(c)) : argmin(x, dim, keepdim(c));
+  }
+  Tensor flat = flatten(x);
+  return keep_all(largest ? argmax(flat, 0) : argmin(flat, 0), c);
+}
+
+Results min_and_max(Call& c) {  // aminmax
+  Tensor x = c.self();
+  Dims dims = reduced_dims(c, x);
+  return {amin(x, dims, keepdim(c)), amax(x, dims, keepdim(c))};
+}
+
+Results count_nonzero(Call& c) {
+  Tensor x = c.self();
+  return sum(to_bool(x), reduced_dims(c, x));
+}
+
+// ---- Variance: two passes, as its precision asks.
+
+struct Moments {
+  Tensor variance, mean;
+};
+
+Moments moments(Call& c) {
+  Tensor x = to_compute(c.self());
+  Dims dims = reduced_dims(c, x);
+  double correction =
+      c.has("unbiased") ? (c.flag("unbiased", true) ? 1 : 0) : c.real("correction", 1);
+  Tensor average = mean(x, dims, true);
+  Tensor deviation = x - average;
+  Tensor total = sum(deviation * deviation, dims, keepdim(c));
+  Expr n = simplify(count(x, dims), c.facts());
+  Tensor divisor;
+  double whole = std::floor(correction);
+  if (whole == correction) {
+    Expr degrees = simplify(max(n - Expr(static_cast<int64_t>(whole)), 0), c.facts());
+    divisor = c.full({}, degrees, x.dtype());
+  } else {
+    divisor = maximum(c.full({}, n, x.dtype()) - correction, 0);
+  }
+  Moments m;
+  m.variance = total / divisor;
+  m.mean = keepdim(c) ? average : reshape(average, total.shape());
+  return m;
+}
+
+Results variance(Call& c) { return cast(moments(c).variance, c.output_dtype()); }
+Results deviation(Call& c) { return cast(sqrt(moments(c).variance), c.output_dtype()); }
+Results variance_mean(Call& c) {
+  Moments m = moments(c);
+  return {cast(m.variance, c.self().dtype()), cast(m.mean, c.self().dtype())};
+}
+Results deviation_mean(Call& c) {
+  Moments m = moments(c);
+  return {cast(sqrt(m.variance), c.self().dtype()), cast(m.mean, c.self().dtype())};
+}
+
+// ---- Norms.
+
+Tensor vector_norm(const Tensor& x, double order, const Dims& dims, bool keep) {
+  Tensor a = abs(x);
+  if (order == kInfinity) return amax(a, dims, keep);
+  if (order == -kInfinity) return amin(a, dims, keep);
+  if (order == 0) return cast(sum(ne(x, 0), dims, keep), x.dtype());
+  if (order == 1) return sum(a, dims, keep);
+  if (order == 2) return sqrt(sum(x * x, dims, keep));
+  if (x.rank() == 0) return a;
+  return pow(sum(pow(a, order), dims, keep), 1 / order);
+}
+
+Results norm(Call& c) {
+  Tensor x = c.self();
+  nacre_dtype dtype = c.output_dtype();
+  double order = 2;
+  for (const char* name : {"p", "ord"})
+    if (c.has(name)) order = c.real(name);
+  Tensor wide = cast(x, compute_type(dtype));
+  return cast(vector_norm(wide, order, reduced_dims(c, x), keepdim(c)), dtype);
+}
+
+Tensor matrix_norm(Call& c, const Tensor& x, const std::string& name, double order, Dims dims,
+                   bool keep) {
+  if (name == "fro") return vector_norm(x, 2, dims, keep);
+  if (!name.empty()) c.unsupported("the norm " + name + " needs singular values");
+  if (std::abs(order) != 1 && std::abs(order) != kInfinity)
+    c.unsupported("this norm needs singular values");
+  int64_t rank = x.rank();
+  int64_t rows = normalized_dim(dims.at(0), rank), columns = normalized_dim(dims.at(1), rank);
+  if (std::abs(order) == kInfinity) std::swap(rows, columns);
+  Tensor sums = sum(abs(x), {rows}, true);
+  Tensor y = order > 0 ? amax(sums, {columns}, true) : amin(sums, {columns}, true);
+  return keep ? y : squeeze(y, {rows, columns});
+}
+
+Results matrix_norm(Call& c) {
+  Tensor x = cast(c.self(), compute_type(c.output_dtype()));
+  Dims dims = c.integers("dim");
+  if (dims.empty()) dims = {-2, -1};
+  const Argument* ord = c.node().find("ord");
+  bool named = !ord || std::holds_alternative<std::string>(*ord);
+  std::string name = named ? c.text("ord", "fro") : "";
+  double order = named ? 0 : c.real("ord");
+  return cast(matrix_norm(c, x, name, order, dims, keepdim(c)), c.output_dtype());
+}
+
+Results linalg_norm(Call& c) {
+  Tensor x = c.self();
+  nacre_dtype dtype = c.output_dtype();
+  Tensor wide = cast(x, compute_type(dtype));
+  Dims dims = c.integers("dim");
+  const Argument* ord = c.node().find("ord");
+  bool absent = !c.has("ord");
+  bool named = !absent && std::holds_alternative<std::string>(*ord);
+  bool matrix = named || (!absent && (dims.size() == 2 || (dims.empty() && x.rank() == 2)));
+  if (matrix) {
+    if (dims.empty()) dims = {-2, -1};
+    return cast(matrix_norm(c, wide, named ? c.text("ord", "fro") : "", named ? 0 : c.real("ord"),
+                            dims, keepdim(c)),
+                dtype);
+  }
+  Dims all = dims.empty() ? all_dims(x.rank()) : dims;
+  return cast(vector_norm(wide, absent ? 2 : c.real("ord"), all, keepdim(c)), dtype);
+}
+
+Tensor log_sum_exp(const Tensor& x, const Dims& dims, bool keep) {
+  if (x.rank() == 0) return x;
+  Tensor peak = amax(x, dims, true);
+  peak = where(eq(abs(peak), kInfinity), full_like(peak, 0), peak);
+  Tensor total = log(sum(exp(x - peak), dims, true)) + peak;
+  return keep ? total : squeeze(total, dims);
+}
+
+Results log_sum_exp(Call& c) {
+  Tensor x = c.self();
+  Tensor wide = to_compute(x);
+  return cast(log_sum_exp(wide, reduced_dims(c, x), keepdim(c)), c.output_dtype());
+}
+
+// ---- Running values.
+
+Results running(Call& c, const char* primitive) {
+  Tensor x = c.self();
+  nacre_dtype dtype = c.output_dtype();
+  Tensor wide = cast(cast(x, dtype), compute_type(dtype));
+  return cast(scan(primitive, wide, c.integer("dim")), dtype);
+}
+
+// The latest position of the running extreme: positions where x is the extreme so far, then their
+// running maximum.
+Results running_extreme(Call& c, bool largest) {
+  Tensor x = c.self();
+  int64_t dim = c.integer("dim");
+  if (x.rank() == 0) return {x, c.full({}, 0, NACRE_i64)};
+  Tensor values = scan(largest ? "cummax" : "cummin", x, dim);
+  Tensor positions;
+  if (c.needs(1)) {
+    Tensor hit = eq(x, values);
+    if (is_floating(x.dtype())) hit = hit | isnan(x);
+    Tensor here = iota_along(c.builder(), x.shape(), dim);
+    positions = scan("cummax", where(hit, here, full_like(here, 0)), dim);
+  }
+  return {values, positions};
+}
+
+// Every prefix on its own: a scan of (maximum, sum) pairs would be faster, and is not a primitive
+// yet.
+Results log_running_sum_exp(Call& c) {
+  Tensor x = c.self();
+  if (x.rank() == 0) return x;
+  int64_t dim = c.dim("dim", x.rank());
+  Tensor last = move_dim(to_compute(x), dim, -1);
+  Expr n = last.size(-1);
+  Shape wide = last.shape();
+  wide.push_back(n);
+  Dims dims = all_dims(last.rank());
+  dims.back()++;
+  Tensor rows = broadcast(last, wide, dims);  // [..., end, position]
+  Builder& b = c.builder();
+  Tensor within = le(iota_along(b, wide, -1), iota_along(b, wide, -2));
+  Tensor masked = where(within, rows, full_like(rows, -kInfinity));
+  return cast(move_dim(log_sum_exp(masked, {-1}, false), -1, dim), x.dtype());
+}
+
+Tensor difference(const Tensor& x, int64_t dim) {
+  Expr n = x.size(dim);
+  Tensor after = slice(x, dim, simplify(min(n, 1), x.facts()), n);
+  Tensor before = slice(x, dim, 0, simplify(max(n - 1, 0), x.facts()));
+  return x.dtype() == NACRE_bool_ ? ne(after, before) : after - before;
+}
+
+Results difference(Call& c) {
+  Tensor x = c.self();
+  int64_t dim = c.dim("dim", x.rank(), -1);
+  std::vector<Tensor> parts;
+  if (Tensor before = c.optional("prepend")) parts.push_back(before);
+  parts.push_back(x);
+  if (Tensor after = c.optional("append")) parts.push_back(after);
+  x = concat(parts, dim);
+  for (int64_t i = 0; i < c.integer("n", 1); i++) x = difference(x, dim);
+  return x;
+}
+
+// The widths of the intervals along dim (the last of a rank-1 `x`), shaped to broadcast with the
+// ordinates' intervals.
+Tensor trapezoid_areas(Call& c, const Tensor& y, int64_t dim) {
+  Expr n = y.size(dim);
+  Expr last = simplify(max(n - 1, 0), c.facts());
+  Tensor heights = slice(y, dim, simplify(min(n, 1), c.facts()), n) + slice(y, dim, 0, last);
+  if (!c.has("x")) return heights * (c.real("dx", 1) / 2);
+  Tensor x = to_float(c.tensor("x"));
+  Tensor widths;
+  if (x.rank() == 1 && y.rank() > 1) {
+    widths = difference(x, 0);
+    Shape shape(static_cast<size_t>(y.rank()), Expr(1));
+    shape[static_cast<size_t>(dim)] = widths.size(0);
+    widths = broadcast(widths, shape, {dim});
+  } else {
+    widths = difference(x, dim - y.rank() + x.rank());
+  }
+  return heights * widths * 0.5;
+}
+
+Results trapezoid(Call& c) {
+  Tensor y = to_float(c.tensor("y"));
+  int64_t dim = c.dim("dim", y.rank(), -1);
+  return sum(trapezoid_areas(c, y, dim), {dim});
+}
+
+Results cumulative_trapezoid(Call& c) {
+  Tensor y = to_float(c.tensor("y"));
+  int64_t dim = c.dim("dim", y.rank(), -1);
+  return scan("cumsum", trapezoid_areas(c, y, dim), dim);
+}
+
+Results trace(Call& c) {
+  Tensor x = c.self();
+  Shape shape = x.shape();
+  Tensor on = eq(iota_along(c.builder(), shape, 0), iota_along(c.builder(), shape, 1));
+  return sum(where(on, x, full_like(x, 0)), {0, 1});
+}
+
+Results covariance(Call& c) {
+  if (c.has("fweights") || c.has("aweights")) c.unsupported("weights");
+  Tensor x = to_float(c.self());
+  if (x.rank() < 2) x = reshape(x, {1, x.elements()});
+  Tensor centred = x - mean(x, {1}, true);
+  Expr n = simplify(max(x.size(1) - c.size("correction", Expr(1)), 0), c.facts());
+  Tensor y = matmul(centred, transpose(centred, 0, 1)) / Operand(n);
+  return reshape(y, c.output_shape());
+}
+
+constexpr Decomposition kTable[] = {
+    {"sum.default", sum},
+    {"sum.dim_IntList", sum},
+    {"nansum.default", nan_sum},
+    {"mean.default", mean},
+    {"mean.dim", mean},
+    {"nanmean.default", nan_mean},
+    {"prod.default", prod},
+    {"prod.dim_int", prod},
+    {"amax.default", extreme<amax>},
+    {"amin.default", extreme<amin>},
+    {"max.default", extreme<amax>},
+    {"min.default", extreme<amin>},
+    {"max.dim", [](Call& c) { return extreme_with_index(c, true); }},
+    {"min.dim", [](Call& c) { return extreme_with_index(c, false); }},
+    {"argmax.default", [](Call& c) { return arg_extreme(c, true); }},
+    {"argmin.default", [](Call& c) { return arg_extreme(c, false); }},
+    {"aminmax.default", min_and_max},
+    {"_aminmax.default", min_and_max},
+    {"_aminmax.dim", min_and_max},
+    {"any.default", [](Call& c) { return any_all(c, true, false); }},
+    {"any.dim", [](Call& c) { return any_all(c, true, false); }},
+    {"any.dims", [](Call& c) { return any_all(c, true, true); }},
+    {"all.default", [](Call& c) { return any_all(c, false, false); }},
+    {"all.dim", [](Call& c) { return any_all(c, false, false); }},
+    {"all.dims", [](Call& c) { return any_all(c, false, true); }},
+    {"count_nonzero.default", count_nonzero},
+    {"count_nonzero.dim_IntList", count_nonzero},
+    {"var.default", variance},
+    {"var.dim", variance},
+    {"var.correction", variance},
+    {"std.default", deviation},
+    {"std.dim", deviation},
+    {"std.correction", deviation},
+    {"var_mean.default", variance_mean},
+    {"var_mean.dim", variance_mean},
+    {"var_mean.correction", variance_mean},
+    {"std_mean.default", deviation_mean},
+    {"std_mean.dim", deviation_mean},
+    {"std_mean.correction", deviation_mean},
+    {"norm.Scalar", norm},
+    {"norm.ScalarOpt_dtype", norm},
+    {"norm.ScalarOpt_dim", norm},
+    {"norm.ScalarOpt_dim_dtype", norm},
+    {"linalg_vector_norm.default", norm},
+    {"frobenius_norm.dim", norm},
+    {"linalg_norm.default", linalg_norm},
+    {"linalg_norm.ord_str", linalg_norm},
+    {"linalg_matrix_norm.default", matrix_norm},
+    {"linalg_matrix_norm.str_ord", matrix_norm},
+    {"logsumexp.default", log_sum_exp},
+    {"special_logsumexp.default", log_sum_exp},
+    {"cumsum.default", [](Call& c) { return running(c, "cumsum"); }},
+    {"cumprod.default", [](Call& c) { return running(c, "cumprod"); }},
+    {"cummax.default", [](Call& c) { return running_extreme(c, true); }},
+    {"cummin.default", [](Call& c) { return running_extreme(c, false); }},
+    {"logcumsumexp.default", log_running_sum_exp},
+    {"diff.default", difference},
+    {"trapezoid.x", trapezoid},
+    {"trapezoid.dx", trapezoid},
+    {"trapz.x", trapezoid},
+    {"trapz.dx", trapezoid},
+    {"cumulative_trapezoid.x", cumulative_trapezoid},
+    {"cumulative_trapezoid.dx", cumulative_trapezoid},
+    {"trace.default", trace},
+    {"cov.default", covariance},
+};
+
+}  // namespace
+
+Decompositions reduction_decompositions() { return kTable; }
+
+}  // namespace nacre
