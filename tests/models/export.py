@@ -238,12 +238,11 @@ def save_tensors(folder, kind, values):
              "offset": v.storage_offset()} for v in values]
 
 
-def write_set(folder, label, module, runs, signature):
-    """Writes the runs of one instance; returns their entries for case.json."""
+def write_set(folder, label, module, runs):
+    """Writes the runs of one instance; returns their entries for case.json. What a run mutates shows in its values:
+    the signature of a program names it only after functionalization."""
     entries = {}
     narrow, wide = copy.deepcopy(module), copy.deepcopy(module).double()
-    user_inputs = list(signature.user_inputs)
-    mutated = [user_inputs.index(name) for name in signature.user_inputs_to_mutate.values()]
     for step, args in enumerate(runs):
         name = label if len(runs) == 1 else f"{label}_{step}"
         here = folder / name
@@ -251,14 +250,16 @@ def write_set(folder, label, module, runs, signature):
         entry = entries[name] = {"refuse": False, "continues": step > 0, "eager": "answers"}
         entry["inputs"] = save_tensors(here, "input", tensors(args))
         own, own_wide = copy.deepcopy(args), widened(args)
+        before = {name: buffer.clone() for name, buffer in narrow.named_buffers()}
         with torch.no_grad():
             entry["outputs"] = save_tensors(here, "output", tensors(narrow(*own)))
             save_tensors(here, "output64", tensors(wide(*own_wide)))
-        for index in mutated:
-            save_tensor(here / f"after_input_{index}.npy", tensors(own)[index])
-        buffers = dict(narrow.named_buffers())
-        for buffer in signature.buffers_to_mutate.values():
-            save_tensor(here / f"after_buffer_{buffer}.npy", buffers[buffer])
+        for index, (old, new) in enumerate(zip(tensors(args), tensors(own))):
+            if not torch.equal(old, new):
+                save_tensor(here / f"after_input_{index}.npy", new)
+        for buffer, new in narrow.named_buffers():
+            if not torch.equal(before[buffer], new):
+                save_tensor(here / f"after_buffer_{buffer}.npy", new)
     return entries
 
 
@@ -304,7 +305,7 @@ def write_case(folder, name, make, decomposed):
     torch.export.save(exported, unfinished / "model.pt2")
     sets = {}
     for label, runs in program.sets.items():
-        sets.update(write_set(unfinished, label, module, runs, exported.graph_signature))
+        sets.update(write_set(unfinished, label, module, runs))
     for index, args in enumerate(program.refuse):
         sets.update(write_refused(unfinished, index, module, args))
     (unfinished / "case.json").write_text(json.dumps({
