@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <set>
 #include <variant>
 
 #include "compiler/command/exporter.h"
@@ -33,11 +34,29 @@ int input_position(const Graph& graph, const std::string& target) {
   fail(ErrorKind::internal, "output mutates input '{}', which does not exist", target);
 }
 
+// A captured graph mutates in place and does not say what. As an output, an input gives what it
+// holds at the end.
+void show_mutations(Graph& graph) {
+  std::set<std::string> told;
+  for (const GraphOutput& output : graph.outputs)
+    if (output.kind != OutputKind::user) told.insert(output.target);
+  for (const GraphInput& input : graph.inputs) {
+    const bool user = input.kind == InputKind::user;
+    if (!user && input.kind != InputKind::buffer) continue;
+    if (graph[input.value].kind != ValueKind::tensor || told.count(input.target)) continue;
+    graph.outputs.push_back({ValueRef{input.value},
+                             user ? OutputKind::input_mutation : OutputKind::buffer_mutation,
+                             input.target});
+  }
+}
+
 // Graphs of the three levels, operator by operator in libtorch.
 class GraphRunner : public Runner {
  public:
   GraphRunner(const Program& program, bool double_precision)
-      : program_(program), weights_(program.weights), double_(double_precision) {}
+      : program_(program), weights_(program.weights), double_(double_precision) {
+    if (program_.graph.level == Level::captured) show_mutations(program_.graph);
+  }
 
   void reset() override { weights_ = program_.weights; }
 
