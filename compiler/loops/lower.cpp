@@ -1,6 +1,7 @@
 #include "compiler/loops/lower.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "compiler/graph/text.h"
 #include "compiler/loops/lowering.h"
@@ -118,7 +119,8 @@ Lowering::Lowering(const Graph& graph) : graph_(graph) {
 BufferId Lowering::new_buffer(const std::string& name, BufferKind kind, nacre_dtype dtype, std::vector<Expr> shape) {
   Buffer b;
   std::string plain = name;
-  std::replace(plain.begin(), plain.end(), '.', '_');
+  for (char& c : plain)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   b.name = unique_name(plain, buffer_names_);
   buffer_names_.insert(b.name);
   b.kind = kind;
