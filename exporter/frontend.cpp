@@ -1,0 +1,17 @@
+#include "compiler/frontend.h"
+
+#include "exporter/eager.h"
+#include "exporter/functionalize.h"
+#include "exporter/pt2.h"
+
+extern "C" const nacre::Frontend* nacre_frontend() {
+  static const nacre::Frontend frontend = {
+      nacre::kFrontendVersion,
+      [](const std::string& path) { return nacre::load_pt2(path); },
+      [](const nacre::Graph& captured) { return nacre::functionalize(captured); },
+      [](const nacre::Graph& graph, const std::map<std::string, nacre::HostTensor>& weights,
+         const std::vector<nacre::HostTensor>& inputs,
+         bool double_precision) { return nacre::run_eager(graph, weights, inputs, double_precision); },
+  };
+  return &frontend;
+}

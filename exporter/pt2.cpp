@@ -1,0 +1,542 @@
+#include "exporter/pt2.h"
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "compiler/support/error.h"
+#include "exporter/archive.h"
+#include "exporter/functionalize.h"
+#include "exporter/pt2_graph.h"
+#include "exporter/symbols.h"
+#include "exporter/sympy.h"
+#include "exporter/weights.h"
+
+namespace nacre {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kSchemaMajor = 8;
+
+// Walks the tree in which the program's arguments are arranged (`in_spec`), leaf by leaf in the order of the user inputs.
+// `object` is what the sample inputs hold there, or null.
+void walk(const json& spec, const PickledObject* object, const std::string& source, int depth,
+          const std::function<void(const std::string& source, const PickledObject*)>& leaf) {
+  if (depth > 100) fail(ErrorKind::user, "the program is malformed: its arguments are nested too deeply");
+  const json& type = spec.at("type");
+  const json& children = spec.at("children_spec");
+  if (type.is_null()) {
+    leaf(source, object);
+    return;
+  }
+  std::string kind = type.get<std::string>();
+  std::vector<std::string> keys;
+  bool dictionary = kind.find("dict") != std::string::npos || kind.find("Dict") != std::string::npos;
+  if (dictionary && spec.at("context").is_string()) {
+    json context = json::parse(spec.at("context").get<std::string>(), nullptr, false);
+    if (context.is_array() && context.size() == 2 && context[1].is_array()) context = context[1];  // a defaultdict
+    if (context.is_array())
+      for (const json& key : context) keys.push_back(key.is_string() ? key.get<std::string>() : key.dump());
+  }
+  for (size_t i = 0; i < children.size(); ++i) {
+    const PickledObject* item = nullptr;
+    std::string step = fmt::format("[{}]", i);
+    if (dictionary && i < keys.size()) {
+      step = fmt::format("['{}']", keys[i]);
+      if (object != nullptr) {
+        auto found = std::find(object->keys.begin(), object->keys.end(), keys[i]);
+        if (found != object->keys.end()) item = &object->items[static_cast<size_t>(found - object->keys.begin())];
+      }
+    } else if (object != nullptr && i < object->items.size()) {
+      item = &object->items[i];
+    }
+    walk(children[i], item, source + step, depth + 1, leaf);
+  }
+}
+
+HostTensor number_tensor(nacre_dtype dtype, const void* value, size_t size) {
+  std::byte* bytes = nullptr;
+  HostTensor t = make_tensor(dtype, {}, &bytes);
+  std::copy_n(static_cast<const std::byte*>(value), size, bytes);
+  return t;
+}
+
+HostTensor integer_tensor(int64_t value) { return number_tensor(NACRE_i64, &value, sizeof value); }
+HostTensor floating_tensor(double value) {
+  auto narrow = static_cast<float>(value);
+  return number_tensor(NACRE_f32, &narrow, sizeof narrow);
+}
+HostTensor boolean_tensor(bool value) { return number_tensor(NACRE_bool_, &value, 1); }
+
+class Loader {
+ public:
+  explicit Loader(const std::filesystem::path& path) : archive_(path), path_(path.string()) {}
+
+  Program run() {
+    std::string model = find_model();
+    try {
+      json file = json::parse(archive_.text("models/" + model + ".json"));
+      read(file, model);
+    } catch (const json::exception& error) {
+      fail(ErrorKind::user, "{} is malformed: {}", path_, error.what());
+    } catch (const std::bad_alloc&) {
+      fail(ErrorKind::user, "{} is malformed: something in it has an absurd size", path_);
+    }
+    return std::move(program_);
+  }
+
+ private:
+  std::string find_model();
+  void read(const json& file, const std::string& model);
+  void read_weight_files(const std::string& model);
+  void read_inputs(const json& signature);
+  void read_samples(const json& program, const std::string& model);
+  void read_guards(const json& program);
+  void read_outputs(const json& signature, const json& outputs);
+  void share_memory();
+  void finish_symbols(Graph& graph);
+  void add_constant_input(const json& constant);
+
+  // One user argument in the order of the program's tree of arguments: an input, or a constant that is none.
+  struct UserArgument {
+    int input = -1;  // among graph.inputs
+    Argument constant;
+  };
+
+  Archive archive_;
+  std::string path_;
+  const json* file_graph_ = nullptr;
+  Program program_;
+  SymbolTable symbols_;
+  Names names_;
+  std::set<std::string> defined_;
+  std::map<std::string, Weight> weights_;
+  std::vector<UserArgument> arguments_;
+};
+
+std::string Loader::find_model() {
+  if (archive_.has("archive_format") && archive_.text("archive_format") != "pt2")
+    fail(ErrorKind::user, "{} is an archive of PyTorch, but none of torch.export.save", path_);
+  std::vector<std::string> models;
+  for (const std::string& name : archive_.names())
+    if (name.starts_with("models/") && name.ends_with(".json")) models.push_back(name.substr(7, name.size() - 12));
+  if (models.empty())
+    fail(ErrorKind::user, "{} has no models/model.json: a program saved with torch.export.save has one", path_);
+  if (std::find(models.begin(), models.end(), "model") != models.end()) return "model";
+  if (models.size() > 1) fail(ErrorKind::unsupported, "{} holds {} programs: save one of them by itself", path_, models.size());
+  return models[0];
+}
+
+void Loader::read(const json& file, const std::string& model) {
+  int major = file.at("schema_version").at("major").get<int>();
+  if (major != kSchemaMajor) {
+    fail(ErrorKind::user, "{} has version {} of the export schema, and only {} is understood: save it with PyTorch 2.15", path_,
+         major, kSchemaMajor);
+  }
+  const json& module = file.at("graph_module");
+  const json& graph = module.at("graph");
+  const json& signature = module.at("signature");
+  file_graph_ = &graph;
+  program_.graph.level = Level::captured;
+  program_.graph.name = "forward";
+
+  symbols_.read_ranges(file.at("range_constraints"));
+  read_weight_files(model);
+  read_inputs(signature);
+  read_guards(file);
+  for (GraphInput& input : program_.graph.inputs) {  // what the guards make equal
+    Value& v = program_.graph[input.value];
+    for (Expr& e : v.shape) e = symbols_.canonical(e);
+    for (Expr& e : v.strides) e = symbols_.canonical(e);
+  }
+  std::vector<Argument> outputs = read_nodes(graph, program_.graph, names_, symbols_, defined_);
+  (void)outputs;
+  read_outputs(signature, graph.at("outputs"));
+  share_memory();
+  for (auto& input : program_.graph.inputs)
+    if (input.kind != InputKind::user) program_.weights[input.target] = weights_.at(input.target).tensor;
+  read_samples(file, model);
+  finish_symbols(program_.graph);
+  for (size_t i : written_inputs(program_.graph)) {
+    const GraphInput& input = program_.graph.inputs[i];
+    OutputKind kind = input.kind == InputKind::user ? OutputKind::input_mutation : OutputKind::buffer_mutation;
+    bool told = false;
+    for (const GraphOutput& output : program_.graph.outputs) told |= output.kind == kind && output.target == input.target;
+    if (!told) program_.graph.outputs.push_back({ValueRef{input.value}, kind, input.target});
+  }
+  std::stable_sort(program_.graph.outputs.begin(), program_.graph.outputs.end(),
+                   [](const GraphOutput& a, const GraphOutput& b) { return a.kind < b.kind; });
+}
+
+void Loader::read_weight_files(const std::string& model) {
+  if (archive_.has("data/weights/" + model + ".pt"))
+    fail(ErrorKind::user, "{} has its weights in an older form: save it with PyTorch 2.15", path_);
+  read_weights(archive_, json::parse(archive_.text("data/weights/" + model + "_weights_config.json")), "data/weights/", weights_);
+  std::string constants = "data/constants/" + model + "_constants_config.json";
+  read_weights(archive_, json::parse(archive_.text(constants)), "data/constants/", weights_);
+}
+
+void Loader::add_constant_input(const json& constant) {
+  std::string name = constant.at("name").get<std::string>();
+  const json& value = constant.at("value");
+  UserArgument argument;
+  Value v;
+  v.name = name;
+  if (auto n = value.find("as_int"); n != value.end()) {
+    v.kind = ValueKind::integer;
+    v.dtype = NACRE_i64;
+    v.expr = Expr(n->get<int64_t>());
+    argument.constant = v.expr;
+  } else if (auto d = value.find("as_float"); d != value.end()) {
+    v.kind = ValueKind::floating;
+    v.dtype = NACRE_f32;
+    argument.constant = d->is_string() ? 0.0 : d->get<double>();
+  } else if (auto b = value.find("as_bool"); b != value.end()) {
+    v.kind = ValueKind::boolean;
+    v.dtype = NACRE_bool_;
+    argument.constant = b->get<bool>();
+  } else {
+    arguments_.push_back(argument);  // None or a string
+    return;
+  }
+  Graph& graph = program_.graph;
+  argument.input = static_cast<int>(graph.inputs.size());
+  graph.inputs.push_back({graph.add_value(std::move(v)), InputKind::user, name});
+  names_[name] = ValueRef{graph.inputs.back().value};
+  arguments_.push_back(argument);
+}
+
+void Loader::read_inputs(const json& signature) {
+  Graph& graph = program_.graph;
+  auto add = [&](const std::string& name, InputKind kind, const std::string& target) {
+    Value v = read_input_value(*file_graph_, name, symbols_);
+    if (kind != InputKind::user) {
+      auto weight = weights_.find(target);
+      if (weight == weights_.end()) fail(ErrorKind::user, "{} has no data for `{}`", path_, target);
+      bool fits = v.kind == ValueKind::tensor && v.dtype == weight->second.tensor.dtype && v.shape.size() == weight->second.tensor.shape.size();
+      for (size_t i = 0; fits && i < v.shape.size(); ++i) fits = v.shape[i].is(weight->second.tensor.shape[i]);
+      if (!fits) fail(ErrorKind::user, "the data of `{}` does not have the shape and type that the graph says", target);
+    }
+    for (const Expr& e : v.shape) defined_.merge(e.symbols());
+    if (v.kind == ValueKind::integer) defined_.merge(v.expr.symbols());
+    ValueId id = graph.add_value(std::move(v));
+    names_[name] = ValueRef{id};
+    graph.inputs.push_back({id, kind, target});
+  };
+  for (const json& spec : signature.at("input_specs")) {
+    if (auto user = spec.find("user_input"); user != spec.end()) {
+      const json& arg = user->at("arg");
+      if (auto t = arg.find("as_tensor"); t != arg.end()) {
+        std::string name = t->at("name").get<std::string>();
+        arguments_.push_back({static_cast<int>(graph.inputs.size()), {}});
+        add(name, InputKind::user, name);
+      } else if (auto n = arg.find("as_sym_int"); n != arg.end()) {
+        std::string name = n->at("as_name").get<std::string>();
+        arguments_.push_back({static_cast<int>(graph.inputs.size()), {}});
+        add(name, InputKind::user, name);
+        names_[name] = graph[graph.inputs.back().value].expr;  // a number like a size
+      } else if (auto f = arg.find("as_sym_float"); f != arg.end()) {
+        std::string name = f->at("as_name").get<std::string>();
+        arguments_.push_back({static_cast<int>(graph.inputs.size()), {}});
+        add(name, InputKind::user, name);
+      } else {
+        fail(ErrorKind::unsupported, "{} takes an argument that is neither a tensor nor a number", path_);
+      }
+    } else if (auto parameter = spec.find("parameter"); parameter != spec.end()) {
+      add(parameter->at("arg").at("name").get<std::string>(), InputKind::parameter, parameter->at("parameter_name").get<std::string>());
+    } else if (auto buffer = spec.find("buffer"); buffer != spec.end()) {
+      add(buffer->at("arg").at("name").get<std::string>(), InputKind::buffer, buffer->at("buffer_name").get<std::string>());
+    } else if (auto constant = spec.find("tensor_constant"); constant != spec.end()) {
+      add(constant->at("arg").at("name").get<std::string>(), InputKind::constant, constant->at("tensor_constant_name").get<std::string>());
+    } else if (auto given = spec.find("constant_input"); given != spec.end()) {
+      add_constant_input(*given);
+    } else {
+      fail(ErrorKind::unsupported, "{} takes objects that are no tensors", path_);
+    }
+  }
+}
+
+// Names of sizes and numbers in guards: `L['x'].size()[0]`, `L['n']`.
+void Loader::read_guards(const json& program) {
+  auto guards = program.find("guards_code");
+  if (guards == program.end() || guards->empty()) return;
+  std::map<std::string, Expr> meanings;
+  const Graph& graph = program_.graph;
+  const json& calls = program.at("graph_module").at("module_call_graph");
+  if (!calls.empty() && !calls[0].at("signature").is_null()) {
+    const json& signature = calls[0].at("signature");
+    json spec = json::parse(signature.at("in_spec").get<std::string>());
+    const json& tree = spec.at(1);
+    const json& positional = tree.at("children_spec").at(0);
+    std::vector<std::string> given;
+    if (auto names = signature.find("forward_arg_names"); names != signature.end() && names->is_array())
+      given = names->get<std::vector<std::string>>();
+    size_t next = 0;
+    auto leaf = [&](const std::string& source, const PickledObject*) {
+      if (next >= arguments_.size()) fail(ErrorKind::user, "the program is malformed: it has more arguments than inputs");
+      const UserArgument& argument = arguments_[next++];
+      std::vector<std::string> sources;
+      // `[0][2]...` is the third positional argument, `[1]['k']...` a named one.
+      if (source.starts_with("[0][")) {
+        size_t close = source.find(']', 4);
+        size_t index = static_cast<size_t>(std::stoul(source.substr(4, close - 4)));
+        std::string rest = source.substr(close + 1);
+        if (index < given.size()) sources.push_back("L['" + given[index] + "']" + rest);
+        sources.push_back(fmt::format("L['args'][{}]{}", index, rest));
+        // A star argument holds what comes after the named ones.
+        for (size_t named = 0; named <= index; ++named) {
+          std::string star = named < given.size() ? given[named] : given.empty() ? "args" : given.back();
+          sources.push_back(fmt::format("L['{}'][{}]{}", star, index - named, rest));
+        }
+      } else if (source.starts_with("[1]")) {
+        sources.push_back("L" + source.substr(3));
+        sources.push_back("L['kwargs']" + source.substr(3));
+      }
+      if (argument.input < 0) return;
+      const Value& v = graph[graph.inputs[static_cast<size_t>(argument.input)].value];
+      for (const std::string& s : sources) {
+        if (v.kind == ValueKind::integer) meanings.emplace(s, v.expr);
+        if (v.kind != ValueKind::tensor) continue;
+        Expr step(1);
+        std::vector<Expr> strides = v.strides;
+        if (strides.empty()) {
+          strides.resize(v.shape.size());
+          for (size_t d = v.shape.size(); d-- > 0; step *= v.shape[d]) strides[d] = step;
+        }
+        for (size_t d = 0; d < v.shape.size(); ++d) {
+          meanings.emplace(fmt::format("{}.size()[{}]", s, d), v.shape[d]);
+          meanings.emplace(fmt::format("{}.stride()[{}]", s, d), strides[d]);
+        }
+        meanings.emplace(s + ".storage_offset()", v.offset);
+      }
+    };
+    (void)positional;
+    walk(tree, nullptr, "", 0, leaf);
+  }
+  auto meaning = [&](std::string_view source) -> std::optional<Expr> {
+    auto found = meanings.find(std::string(source));
+    return found == meanings.end() ? std::nullopt : std::optional(found->second);
+  };
+  for (const json& guard : *guards) {
+    std::string text = guard.get<std::string>();
+    auto condition = parse_guard(text, meaning);
+    if (!condition) fail(ErrorKind::unsupported, "{} assumes `{}`, which is no condition on integers here", path_, text);
+    symbols_.assume(*condition);
+  }
+}
+
+void Loader::read_outputs(const json& signature, const json& outputs) {
+  Graph& graph = program_.graph;
+  (void)outputs;
+  for (const json& spec : signature.at("output_specs")) {
+    const std::string kind = spec.begin().key();
+    const json& body = spec.begin().value();
+    if (kind == "user_output") {
+      graph.outputs.push_back({read_argument(body.at("arg"), names_), OutputKind::user, ""});
+    } else if (kind == "loss_output") {
+      graph.outputs.push_back({read_argument(json::object({{"as_tensor", body.at("arg")}}), names_), OutputKind::user, ""});
+    } else if (kind == "buffer_mutation" || kind == "parameter_mutation") {
+      graph.outputs.push_back({read_argument(json::object({{"as_tensor", body.at("arg")}}), names_), OutputKind::buffer_mutation,
+                               body.at(kind == "buffer_mutation" ? "buffer_name" : "parameter_name").get<std::string>()});
+    } else if (kind == "user_input_mutation") {
+      graph.outputs.push_back({read_argument(json::object({{"as_tensor", body.at("arg")}}), names_), OutputKind::input_mutation,
+                               body.at("user_input_name").get<std::string>()});
+    } else {
+      fail(ErrorKind::unsupported, "{} returns a {}: only programs for inference are supported", path_, kind);
+    }
+  }
+}
+
+// Weights that are the same memory are one input. Weights that overlap are copies unless one of them is written to: then all
+// are views of the one that is the whole of their storage.
+void Loader::share_memory() {
+  Graph& graph = program_.graph;
+  std::map<std::string, std::vector<size_t>> by_record;  // inputs
+  for (size_t i = 0; i < graph.inputs.size(); ++i)
+    if (graph.inputs[i].kind != InputKind::user) by_record[weights_.at(graph.inputs[i].target).record].push_back(i);
+
+  std::map<ValueId, ValueId> same;
+  std::vector<bool> dropped(graph.inputs.size(), false);
+  std::map<std::string, std::string> renamed;  // mutation targets
+  for (auto& [record, members] : by_record) {
+    std::vector<size_t> distinct;
+    for (size_t i : members) {
+      auto equal = std::find_if(distinct.begin(), distinct.end(), [&](size_t j) {
+        return weights_.at(graph.inputs[j].target).same_memory(weights_.at(graph.inputs[i].target));
+      });
+      if (equal == distinct.end()) {
+        distinct.push_back(i);
+        continue;
+      }
+      same[graph.inputs[i].value] = graph.inputs[*equal].value;
+      renamed[graph.inputs[i].target] = graph.inputs[*equal].target;
+      if (graph.inputs[i].kind == InputKind::buffer) graph.inputs[*equal].kind = InputKind::buffer;
+      dropped[i] = true;
+    }
+    members = distinct;
+  }
+  auto rename = [&](Argument& a) {
+    auto one = [&](ValueRef& v) {
+      auto found = same.find(v.id);
+      if (found != same.end()) v.id = found->second;
+    };
+    if (auto* v = std::get_if<ValueRef>(&a)) one(*v);
+    if (auto* many = std::get_if<std::vector<ValueRef>>(&a))
+      for (ValueRef& v : *many) one(v);
+  };
+  if (!same.empty()) {
+    for (Node& node : graph.nodes)
+      for (auto& [name, value] : node.args) rename(value);
+    for (GraphOutput& output : graph.outputs) {
+      rename(output.value);
+      if (auto found = renamed.find(output.target); output.kind == OutputKind::buffer_mutation && found != renamed.end())
+        output.target = found->second;
+    }
+  }
+
+  finish_symbols(graph);
+  std::vector<size_t> written = written_inputs(graph);
+  std::vector<Node> views;
+  for (const auto& [record, members] : by_record) {
+    if (members.size() < 2) continue;
+    bool any = std::any_of(members.begin(), members.end(),
+                           [&](size_t i) { return std::find(written.begin(), written.end(), i) != written.end(); });
+    if (!any) continue;
+    auto whole = std::find_if(members.begin(), members.end(), [&](size_t i) { return weights_.at(graph.inputs[i].target).complete(); });
+    if (whole == members.end())
+      fail(ErrorKind::unsupported, "`{}` and `{}` share memory and the program writes to it", graph.inputs[members[0]].target,
+           graph.inputs[members[1]].target);
+    for (size_t i : members) {
+      if (i == *whole) continue;
+      const Weight& w = weights_.at(graph.inputs[i].target);
+      if (w.tensor.dtype != weights_.at(graph.inputs[*whole].target).tensor.dtype)
+        fail(ErrorKind::unsupported, "`{}` shares memory with a tensor of another type and the program writes to it", graph.inputs[i].target);
+      Node view;
+      view.op = "aten.as_strided.default";
+      view.where.op = view.op;
+      std::vector<Expr> strides(w.strides.begin(), w.strides.end());
+      view.args = {{"self", ValueRef{graph.inputs[*whole].value}}, {"size", graph[graph.inputs[i].value].shape},
+                   {"stride", strides}, {"storage_offset", Expr(w.offset)}};
+      view.outputs = {graph.inputs[i].value};
+      views.push_back(std::move(view));
+      dropped[i] = true;
+      graph.inputs[*whole].kind = InputKind::buffer;
+    }
+  }
+  graph.nodes.insert(graph.nodes.begin(), std::make_move_iterator(views.begin()), std::make_move_iterator(views.end()));
+
+  std::vector<GraphInput> inputs;
+  std::vector<int> position(graph.inputs.size(), -1);
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    if (dropped[i]) continue;
+    position[i] = static_cast<int>(inputs.size());
+    inputs.push_back(graph.inputs[i]);
+  }
+  for (UserArgument& argument : arguments_)
+    if (argument.input >= 0) argument.input = position[static_cast<size_t>(argument.input)];
+  graph.inputs = std::move(inputs);
+  if (same.empty()) return;
+  // The values of the dropped inputs vanish from the table.
+  std::vector<ValueId> renumbered(graph.values.size(), kNoValue);
+  std::vector<Value> values;
+  for (size_t v = 0; v < renumbered.size(); ++v) {
+    if (same.count(static_cast<ValueId>(v)) != 0) continue;
+    renumbered[v] = static_cast<ValueId>(values.size());
+    values.push_back(std::move(graph.values[v]));
+  }
+  graph.values = std::move(values);
+  auto renumber = [&](ValueId& id) {
+    if (id != kNoValue) id = renumbered[static_cast<size_t>(id)];
+  };
+  auto renumber_argument = [&](Argument& a) {
+    if (auto* v = std::get_if<ValueRef>(&a)) renumber(v->id);
+    if (auto* many = std::get_if<std::vector<ValueRef>>(&a))
+      for (ValueRef& v : *many) renumber(v.id);
+  };
+  for (GraphInput& input : graph.inputs) renumber(input.value);
+  for (Node& node : graph.nodes) {
+    for (auto& [name, value] : node.args) renumber_argument(value);
+    for (ValueId& id : node.outputs) renumber(id);
+  }
+  for (GraphOutput& output : graph.outputs) renumber_argument(output.value);
+}
+
+void Loader::read_samples(const json& program, const std::string& model) {
+  Graph& graph = program_.graph;
+  std::optional<PickledObject> samples;
+  std::string record = "data/sample_inputs/" + model + ".pt";
+  if (archive_.has(record)) {
+    std::string bytes = archive_.text(record);
+    if (!bytes.empty()) samples = read_pickle(bytes);
+  }
+  bool numbers = std::any_of(arguments_.begin(), arguments_.end(), [&](const UserArgument& a) {
+    return a.input >= 0 && graph[graph.inputs[static_cast<size_t>(a.input)].value].kind != ValueKind::tensor;
+  });
+  const json& calls = program.at("graph_module").at("module_call_graph");
+  if (calls.empty() || calls[0].at("signature").is_null()) return;
+  json spec = json::parse(calls[0].at("signature").at("in_spec").get<std::string>());
+  std::vector<HostTensor> tensors;
+  std::vector<Argument> constants;
+  bool complete = samples.has_value();
+  size_t next = 0;
+  auto leaf = [&](const std::string&, const PickledObject* object) {
+    if (next >= arguments_.size()) fail(ErrorKind::user, "the program is malformed: it has more arguments than inputs");
+    const UserArgument& argument = arguments_[next++];
+    if (argument.input < 0) return;
+    const GraphInput& input = graph.inputs[static_cast<size_t>(argument.input)];
+    const Value& v = graph[input.value];
+    using Kind = PickledObject::Kind;
+    Argument constant = argument.constant;
+    HostTensor tensor;
+    if (v.kind == ValueKind::tensor) {
+      if (object == nullptr || object->kind != Kind::tensor) {
+        complete = false;
+      } else {
+        tensor = object->tensor;
+        if (tensor.dtype != v.dtype || tensor.shape.size() != v.shape.size()) {
+          complete = false;
+          tensor = {};
+        }
+        for (size_t d = 0; d < tensor.shape.size(); ++d)
+          if (v.shape[d].op() == ExprOp::symbol) symbols_.facts[v.shape[d].name()].hint = tensor.shape[d];
+      }
+    } else if (v.kind == ValueKind::integer) {
+      int64_t value = v.expr.constant().value_or(0);
+      if (object != nullptr && object->kind == Kind::integer) value = object->integer;
+      if (object == nullptr && !v.expr.constant()) complete = false;
+      if (v.expr.op() == ExprOp::symbol && complete) symbols_.facts[v.expr.name()].hint = value;
+      tensor = integer_tensor(value);
+      constant = Expr(value);
+    } else if (v.kind == ValueKind::floating) {
+      double value = std::holds_alternative<double>(constant) ? std::get<double>(constant) : 0;
+      if (object != nullptr && object->kind == Kind::floating) value = object->floating;
+      if (object == nullptr && !std::holds_alternative<double>(constant)) complete = false;
+      tensor = floating_tensor(value);
+      constant = value;
+    } else {
+      bool value = std::holds_alternative<bool>(constant) && std::get<bool>(constant);
+      tensor = boolean_tensor(value);
+      constant = value;
+    }
+    tensors.push_back(std::move(tensor));
+    constants.push_back(std::move(constant));
+  };
+  walk(spec.at(1), samples ? &*samples : nullptr, "", 0, leaf);
+  if (numbers) program_.sample_constants = std::move(constants);
+  if (complete) program_.sample_inputs = std::move(tensors);
+}
+
+// Every graph knows the symbols that it uses.
+void Loader::finish_symbols(Graph& graph) {
+  graph.symbols = symbols_.facts;
+  if (&graph == &program_.graph) graph.assumptions = symbols_.assumptions;
+  for (auto& [name, sub] : graph.subgraphs) finish_symbols(sub);
+}
+
+}  // namespace
+
+Program load_pt2(const std::filesystem::path& path) { return Loader(path).run(); }
+
+}  // namespace nacre

@@ -1,0 +1,33 @@
+// Parameters, buffers and constants of a .pt2: raw storages with the shape and strides of each tensor in them.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "compiler/support/tensor.h"
+#include "exporter/archive.h"
+
+namespace nacre {
+
+struct Weight {
+  HostTensor tensor;   // in C order; tensors of the same storage, sizes and strides share it
+  std::string record;  // the storage
+  std::vector<int64_t> strides;
+  int64_t offset = 0;
+  size_t storage_bytes = 0;
+
+  bool same_memory(const Weight& other) const {
+    return record == other.record && tensor.dtype == other.tensor.dtype && tensor.shape == other.tensor.shape &&
+           strides == other.strides && offset == other.offset;
+  }
+  // The whole of its storage, in C order.
+  bool complete() const;
+};
+
+// Adds the tensors of `config` (weights or constants), whose records lie under `folder`.
+void read_weights(const Archive& archive, const nlohmann::json& config, const std::string& folder,
+                  std::map<std::string, Weight>& weights);
+
+}  // namespace nacre
