@@ -2,6 +2,8 @@
 // no RTTI, and nothing of the C++ library may be linked.
 #include "formats/meta.h"
 
+// Under a name of its own: a program that links libnacre.a may have another flatbuffers.
+#define flatbuffers nacre_flatbuffers
 // No assertion text: what it would guard is verified before.
 #define FLATBUFFERS_ASSERT(x) ((void)0)
 #include "meta_generated.h"

@@ -80,7 +80,8 @@ static bool check_guard(struct nacre_checker* c, const struct nacre_guard* g, ui
       // fallthrough
     case NACRE_GUARD_bind_value:
       if (g->kind == NACRE_GUARD_bind_value) good = scalar;
-      if (!good || g->ref < 0 || g->ref >= c->counts.symbol_count) break;
+      good = good && g->ref >= 0 && g->ref < c->counts.symbol_count;
+      if (!good) break;
       if (nacre_set_has(&row->bound, (uint32_t)g->ref))
         return nacre_bad(c, "guard record %d binds a symbol again", number, 0);
       nacre_set_add(&row->bound, (uint32_t)g->ref);

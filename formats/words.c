@@ -175,7 +175,8 @@ void nacre_words_guard(const struct nacre_words* words, const struct nacre_guard
       nacre_text_string(text, "an integer");
       break;
     case NACRE_GUARD_strides:
-      nacre_text_string(text, g->lo == NACRE_STRIDES_CONTIGUOUS ? "contiguous strides" : "channels-last strides");
+      nacre_text_string(
+          text, g->lo == NACRE_STRIDES_CONTIGUOUS ? "contiguous strides" : "channels-last strides");
       break;
     case NACRE_GUARD_alignment:
       nacre_text_add(text, "an address that is a multiple of %d", g->lo);

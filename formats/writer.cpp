@@ -2,6 +2,8 @@
 // first; then it is written in one pass.
 #include "formats/writer.h"
 
+#include <sys/stat.h>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -329,10 +331,13 @@ std::vector<uint8_t> artifact_bytes(const Artifact& artifact) {
 }
 
 ArtifactSizes write_artifact_file(const Artifact& artifact, const std::string& path) {
-  const std::string part = path + ".part";
+  // A device is written to as it is; renaming would put a file in its place.
+  struct stat info;
+  const bool direct = !stat(path.c_str(), &info) && !S_ISREG(info.st_mode);
+  const std::string part = direct ? path : path + ".part";
   const auto fail = [&](const char* what) -> FormatError {
     const int reason = errno;
-    std::remove(part.c_str());
+    if (!direct) std::remove(part.c_str());
     return FormatError(std::string(what) + " " + path + ": " + std::strerror(reason));
   };
   std::FILE* file = std::fopen(part.c_str(), "wb");
@@ -345,7 +350,7 @@ ArtifactSizes write_artifact_file(const Artifact& artifact, const std::string& p
     });
   } catch (...) {
     std::fclose(file);
-    std::remove(part.c_str());
+    if (!direct) std::remove(part.c_str());
     throw;
   }
   // A full disk may show only when the last block is flushed.
@@ -354,7 +359,7 @@ ArtifactSizes write_artifact_file(const Artifact& artifact, const std::string& p
     if (reason) errno = reason;
     throw fail("cannot write");
   }
-  if (std::rename(part.c_str(), path.c_str())) throw fail("cannot write");
+  if (!direct && std::rename(part.c_str(), path.c_str())) throw fail("cannot write");
   return sizes;
 }
 

@@ -1,0 +1,23 @@
+#!/bin/bash
+# size/runtime.sh LIBNACRE.so LIBNACRE.a COMPILER: bytes of code and constants, and what the library wants of others.
+set -euo pipefail
+limit=65536
+shared=$1 static=$2 compiler=$3
+
+# Everything that is mapped and never written: text, constants, and what the dynamic linker reads.
+total=$(size "$shared" | awk 'NR == 2 { print $1 }')
+size -A "$shared" | awk '$2 ~ /^[0-9]+$/ && $1 ~ /^\.(text|rodata|eh_frame)/ { print "  " $1, $2 }'
+echo "text and read-only data: $total bytes of $limit"
+[ "$total" -le "$limit" ]
+
+needed=$(readelf -d "$shared" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | tr '\n' ' ')
+echo "needs: $needed"
+[ "$needed" = "libc.so.6 " ]
+
+# With the C library alone, nothing may be missing; and no name that it brings may be another's.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$compiler" -shared -nostdlib -Wl,--whole-archive "$static" -Wl,--no-whole-archive -Wl,-z,defs -lc -o "$folder/all.so"
+foreign=$(nm --defined-only -g "$static" | awk 'NF == 3 && $3 !~ /^(nacre_|_Z.*(5nacre|17nacre_flatbuffers))/ { print $3 }')
+echo "names of others: ${foreign:-none}"
+[ -z "$foreign" ]

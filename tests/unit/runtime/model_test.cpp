@@ -1,0 +1,187 @@
+// Opening: from memory, from files, for this processor or not.
+#include <filesystem>
+#include <fstream>
+#include <nacre/nacre.hpp>
+
+#include "tests/unit/runtime/fixture.h"
+
+namespace nacre::test {
+namespace {
+
+struct Failure {
+  nacre_status status;
+  std::string message;
+};
+
+Failure open_memory(std::span<const uint8_t> bytes, nacre_open_options options = {}) {
+  Aligned aligned(bytes);
+  nacre_error error = {};
+  nacre_model* model = nullptr;
+  const nacre_status status =
+      nacre_model_open_memory(aligned.data(), aligned.size(), &options, &model, &error);
+  EXPECT_EQ(model != nullptr, status == NACRE_OK);
+  EXPECT_EQ(error.status, status);
+  nacre_model_close(model);
+  return {status, error.message};
+}
+
+Failure open_file(const std::string& path) {
+  nacre_error error = {};
+  nacre_model* model = nullptr;
+  const nacre_status status = nacre_model_open(path.c_str(), nullptr, &model, &error);
+  EXPECT_EQ(model != nullptr, status == NACRE_OK);
+  nacre_model_close(model);
+  return {status, error.message};
+}
+
+TEST(Model, OpensFromMemory) {
+  EXPECT_EQ(open_memory(fmt::artifact_bytes(scale_artifact())).status, NACRE_OK);
+}
+
+TEST(Model, RefusesMemoryThatIsNotAligned) {
+  Aligned bytes(fmt::artifact_bytes(scale_artifact()));
+  nacre_model* model = nullptr;
+  EXPECT_EQ(nacre_model_open_memory(bytes.data() + 8, bytes.size() - 8, nullptr, &model, nullptr),
+            NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(nacre_model_open_memory(nullptr, 0, nullptr, &model, nullptr), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(model, nullptr);
+}
+
+TEST(Model, OpensFilesAndSaysWhatIsWrongWithOthers) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("nacre_model_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const std::string path = folder / "a.nacre";
+  fmt::write_artifact_file(scale_artifact(), path);
+  EXPECT_EQ(open_file(path).status, NACRE_OK);
+
+  const auto size = std::filesystem::file_size(path);
+  std::filesystem::resize_file(path, size - 100);
+  EXPECT_EQ(open_file(path).status, NACRE_BAD_ARTIFACT);
+  EXPECT_EQ(open_file(path).message,
+            path + ": the file is truncated or has grown: " + std::to_string(size - 100) +
+                " bytes, and its header says " + std::to_string(size));
+  std::filesystem::resize_file(path, 0);
+  EXPECT_EQ(open_file(path).message, "cannot read " + path + ": it is empty");
+  std::ofstream(path) << "some text of no interest";
+  EXPECT_EQ(open_file(path).message, path + ": not a nacre artifact");
+  EXPECT_EQ(open_file(folder).message, "cannot read " + folder.string() + ": not a file");
+  const Failure missing = open_file(folder / "missing");
+  EXPECT_EQ(missing.status, NACRE_IO_ERROR);
+  EXPECT_EQ(missing.message,
+            "cannot read " + (folder / "missing").string() + ": No such file or directory");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Model, ChecksWeightsWhenAsked) {
+  static const uint8_t bytes[4] = {1, 2, 3, 4};
+  fmt::Artifact a = scale_artifact();
+  a.weights = {{"w", NACRE_u8, {4}, bytes}};
+  std::vector<uint8_t> file = fmt::artifact_bytes(a);
+  nacre_open_options verify = {};
+  verify.verify_data = 1;
+  EXPECT_EQ(open_memory(file, verify).status, NACRE_OK);
+  file.back() ^= 1;
+  EXPECT_EQ(open_memory(file).status, NACRE_OK);
+  EXPECT_EQ(open_memory(file, verify).status, NACRE_BAD_ARTIFACT);
+}
+
+TEST(Model, SaysThatItHasNoCodeForThisProcessor) {
+  fmt::Artifact a = scale_artifact();
+  a.images[0].machine = 999;
+  const Failure f = open_memory(fmt::artifact_bytes(a));
+  EXPECT_EQ(f.status, NACRE_UNSUPPORTED_DEVICE);
+  EXPECT_EQ(f.message,
+            "no variant of entry 'forward' runs on this processor; the artifact was compiled for "
+            "test-target");
+}
+
+TEST(Model, TakesTheLowerVariantWithoutTheFeature) {
+  const uint64_t feature =
+      1;  // every x86-64 processor of this century; elsewhere it is absent anyway
+  fmt::Artifact a = scale_artifact();
+  a.images.push_back(a.images[0]);
+  a.images[0].features = feature;
+  a.kernels.push_back({"scale for all", 1, kScale, 0, {}});
+  fmt::Variant all = a.entries[0].variants[0];
+  for (auto& command : all.commands) {
+    if (command.kind == NACRE_COMMAND_call) command.target = kKernelCount;
+  }
+  a.entries[0].variants.push_back(all);
+  nacre_open_options hide = {};
+  hide.hide_features = feature;
+  Opened opened(a, {}, hide);
+  const std::vector<int64_t> shape = {4, 4};
+  std::vector<float> x(16, 1.0f), y(16);
+  const nacre_tensor in = tensor(x.data(), shape, NACRE_f32);
+  const nacre_buffer out = {y.data(), y.size() * 4};
+  ASSERT_EQ(nacre_run(opened.session, 0, &in, 1, &out, 1), NACRE_OK);
+  EXPECT_EQ(nacre_session_variant(opened.session), 1u);
+  EXPECT_EQ(y[15], 4.0f);
+  const std::vector<int64_t> odd = {3, 4};
+  const nacre_tensor wrong = tensor(x.data(), odd, NACRE_f32);
+  EXPECT_EQ(nacre_session_prepare(opened.session, 0, &wrong, 1), NACRE_GUARD_MISS);
+  EXPECT_EQ(opened.message(),
+            "input 'x' dimension 0 is 3; variant 0 is for another processor; variant 1 wants a "
+            "multiple of 2 in [2, 64]");
+}
+
+TEST(Model, RefusesADamagedImage) {
+  fmt::Artifact a = scale_artifact();
+  a.images[0].bytes.resize(100);
+  const Failure f = open_memory(fmt::artifact_bytes(a));
+  EXPECT_EQ(f.status, NACRE_BAD_ARTIFACT);
+  EXPECT_EQ(f.message, "its code image reaches out of its bounds (image 'test-target')");
+}
+
+TEST(Model, RefusesAKernelThatTheImageLacks) {
+  fmt::Artifact a = scale_artifact();
+  a.kernels[3].index = 99;
+  EXPECT_EQ(open_memory(fmt::artifact_bytes(a)).message, "kernel 'count' is not in its code image");
+}
+
+TEST(Model, WantsItsImports) {
+  fmt::Artifact a = scale_artifact();
+  a.imports = {"my.op"};
+  EXPECT_EQ(open_memory(fmt::artifact_bytes(a)).status, NACRE_MISSING_IMPORT);
+  EXPECT_EQ(open_memory(fmt::artifact_bytes(a)).message,
+            "the model needs the application's function 'my.op', which was not given to "
+            "nacre_model_open");
+}
+
+TEST(Model, TellsOfItsEntries) {
+  Opened opened(scale_artifact());
+  EXPECT_EQ(nacre_entry_count(opened.model), 1u);
+  EXPECT_STREQ(nacre_entry_name(opened.model, 0), "forward");
+  uint32_t entry = 7;
+  EXPECT_EQ(nacre_entry_find(opened.model, "forward", &entry), NACRE_OK);
+  EXPECT_EQ(entry, 0u);
+  EXPECT_EQ(nacre_entry_find(opened.model, "backward", &entry), NACRE_NOT_FOUND);
+  nacre_tensor_info info;
+  ASSERT_EQ(nacre_input_info(opened.model, 0, 0, &info), NACRE_OK);
+  EXPECT_STREQ(info.name, "x");
+  EXPECT_EQ(info.dtype, static_cast<uint32_t>(NACRE_f32));
+  EXPECT_EQ(info.element_size, 4u);
+  EXPECT_EQ(info.rank, 2u);
+  EXPECT_FALSE(info.mutated);
+  EXPECT_EQ(nacre_input_info(opened.model, 0, 1, &info), NACRE_NOT_FOUND);
+  EXPECT_EQ(nacre_output_info(opened.model, 1, 0, &info), NACRE_NOT_FOUND);
+}
+
+TEST(Model, HasAFaceInCpp) {
+  Aligned bytes(fmt::artifact_bytes(scale_artifact()));
+  Model model(bytes.data(), bytes.size());
+  Session session(model);
+  const std::vector<int64_t> shape = {3, 4};
+  const nacre_tensor in = tensor(nullptr, shape, NACRE_f32);
+  try {
+    session.prepare(0, &in, 1);
+    FAIL();
+  } catch (const RuntimeError& error) {
+    EXPECT_EQ(error.status(), NACRE_GUARD_MISS);
+  }
+  EXPECT_THROW(Model("/nonexistent"), RuntimeError);
+}
+
+}  // namespace
+}  // namespace nacre::test

@@ -1,0 +1,243 @@
+// Memory and state of sessions.
+#include <dlfcn.h>
+#include <malloc.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "tests/unit/runtime/fixture.h"
+
+// Counts what is allocated while it is on, by whatever way. Sanitizers bring their own allocator,
+// which must stay.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define NACRE_COUNTS_ALLOCATIONS 1
+static std::atomic<bool> counting = false;
+static std::atomic<int> allocations = 0;
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+void* malloc(std::size_t size) {
+  if (counting) ++allocations;
+  return __libc_malloc(size);
+}
+void* calloc(std::size_t count, std::size_t size) {
+  if (counting) ++allocations;
+  return __libc_calloc(count, size);
+}
+void* realloc(void* memory, std::size_t size) {
+  if (counting) ++allocations;
+  return __libc_realloc(memory, size);
+}
+int posix_memalign(void** result, std::size_t align, std::size_t size) {
+  if (counting) ++allocations;
+  *result = __libc_memalign(align, size);
+  return *result ? 0 : 12;
+}
+void* aligned_alloc(std::size_t align, std::size_t size) {
+  if (counting) ++allocations;
+  return __libc_memalign(align, size);
+}
+}
+#endif
+
+namespace nacre::test {
+namespace {
+
+struct Call {
+  explicit Call(int64_t rows)
+      : shape{rows, 4}, x(static_cast<std::size_t>(rows) * 4, 1.0f), y(x.size()) {
+    in = tensor(x.data(), shape, NACRE_f32);
+    out = {y.data(), y.size() * 4};
+  }
+  nacre_status run(nacre_session* session) { return nacre_run(session, 0, &in, 1, &out, 1); }
+  std::vector<int64_t> shape;
+  std::vector<float> x, y;
+  nacre_tensor in;
+  nacre_buffer out;
+};
+
+// Without limits on its symbol.
+fmt::Artifact unlimited() {
+  fmt::Artifact a = scale_artifact();
+  a.symbols[0].max = INT64_MAX;
+  a.entries[0].variants[0].guards[2].hi = INT64_MAX;
+  a.entries[0].variants[0].arena_bound = 0;
+  return a;
+}
+
+#ifdef NACRE_COUNTS_ALLOCATIONS
+TEST(Session, DoesNotAllocateDuringRuns) {
+  for (const uint32_t threads : {1u, 2u}) {
+    nacre_session_options options = {};
+    options.threads = threads;
+    options.profile = 1;
+    Opened opened(scale_artifact(), options);
+    Call small(2), large(64), odd(7);
+    allocations = 0;
+    counting = true;
+    nacre_status status = NACRE_OK, miss = NACRE_OK;
+    for (int i = 0; i < 100 && !status; ++i) {
+      status = (i % 2 ? small : large).run(opened.session);
+      miss = odd.run(opened.session);
+    }
+    counting = false;
+    EXPECT_EQ(status, NACRE_OK);
+    EXPECT_EQ(miss, NACRE_GUARD_MISS);
+    EXPECT_EQ(allocations, 0);
+  }
+}
+
+TEST(Session, AllocatesOnceForALargerArenaUnlessReserved) {
+  Opened opened(unlimited());
+  Call call(1000), larger(2000);
+  allocations = 0;
+  counting = true;
+  EXPECT_EQ(call.run(opened.session), NACRE_OK);
+  EXPECT_EQ(allocations, 1);
+  EXPECT_EQ(call.run(opened.session), NACRE_OK);
+  EXPECT_EQ(allocations, 1);
+  EXPECT_EQ(nacre_session_reserve(opened.session, 0, &larger.in, 1), NACRE_OK);
+  EXPECT_EQ(allocations, 2);
+  EXPECT_EQ(larger.run(opened.session), NACRE_OK);
+  EXPECT_EQ(call.run(opened.session), NACRE_OK);
+  EXPECT_EQ(larger.run(opened.session), NACRE_OK);
+  counting = false;
+  EXPECT_EQ(allocations, 2);
+  EXPECT_EQ(larger.y.back(), 4.0f);
+}
+#endif
+
+TEST(Session, FixedMemorySaysWhatItNeeds) {
+  nacre_session_options options = {};
+  options.fixed_memory = 1;
+  options.arena_bytes = 1024;
+  Opened opened(unlimited(), options);
+  Call fits(64), larger(66);
+  EXPECT_EQ(fits.run(opened.session), NACRE_OK);
+  EXPECT_EQ(larger.run(opened.session), NACRE_OUT_OF_MEMORY);
+  EXPECT_EQ(opened.message(),
+            "these shapes need an arena of 1088 bytes, and this session's has 1024");
+  EXPECT_EQ(larger.y[0], 0.0f);
+  EXPECT_EQ(fits.run(opened.session), NACRE_OK);
+}
+
+TEST(Session, LivesInTheCallersMemory) {
+  Aligned bytes(fmt::artifact_bytes(scale_artifact()));
+  nacre_model* model = nullptr;
+  ASSERT_EQ(nacre_model_open_memory(bytes.data(), bytes.size(), nullptr, &model, nullptr),
+            NACRE_OK);
+  const std::size_t size = nacre_session_size_bytes(model, nullptr);
+  Aligned memory(std::vector<uint8_t>(size + 64, 0xee));
+  nacre_session* session = nullptr;
+  EXPECT_EQ(nacre_session_make(model, nullptr, memory.data(), size - 1, &session),
+            NACRE_OUT_OF_MEMORY);
+  EXPECT_EQ(nacre_session_make(model, nullptr, memory.data() + 8, size, &session),
+            NACRE_BAD_ARGUMENT);
+  ASSERT_EQ(nacre_session_make(model, nullptr, memory.data(), size, &session), NACRE_OK);
+  Call call(64);
+  EXPECT_EQ(call.run(session), NACRE_OK);
+  EXPECT_EQ(call.y[255], 4.0f);
+  for (std::size_t i = size; i < size + 64; ++i) EXPECT_EQ(memory.data()[i], 0xee);
+  nacre_session_destroy(session);
+  nacre_model_close(model);
+}
+
+TEST(Session, ChecksBuffersBeforeItTouchesThem) {
+  Opened opened(scale_artifact());
+  Call call(4);
+  ASSERT_EQ(call.run(opened.session), NACRE_OK);
+  call.out.size_bytes = 63;
+  EXPECT_EQ(call.run(opened.session), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(opened.message(), "output 0 needs 64 bytes and has 63");
+  call.out.size_bytes = 64;
+  call.in.data = nullptr;
+  EXPECT_EQ(call.run(opened.session), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(opened.message(), "input 0 has no data");
+  call.in.data = reinterpret_cast<uint8_t*>(call.x.data()) + 1;
+  EXPECT_EQ(call.run(opened.session), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(opened.message(), "input 0 is not aligned for its elements");
+  call.in.data = call.x.data();
+  EXPECT_EQ(nacre_run(opened.session, 0, &call.in, 1, nullptr, 0), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(opened.message(), "'forward' gives 1 outputs, not 0");
+  EXPECT_EQ(call.run(opened.session), NACRE_OK);
+}
+
+TEST(Session, MissLeavesOutputsAlone) {
+  Opened opened(scale_artifact());
+  Call call(4);
+  call.shape[0] = 3;
+  call.y.assign(call.y.size(), -1.0f);
+  EXPECT_EQ(call.run(opened.session), NACRE_GUARD_MISS);
+  for (const float value : call.y) EXPECT_EQ(value, -1.0f);
+}
+
+TEST(Session, FollowsBuffersThatMove) {
+  Opened opened(scale_artifact());
+  Call first(8), second(8);
+  second.x.assign(32, 5.0f);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_EQ(first.run(opened.session), NACRE_OK);
+    ASSERT_EQ(second.run(opened.session), NACRE_OK);
+    EXPECT_EQ(first.y[31], 4.0f);
+    EXPECT_EQ(second.y[31], 20.0f);
+    first.y.assign(32, 0.0f);
+    second.y.assign(32, 0.0f);
+  }
+}
+
+// count() -> i64: a state that starts at 40.
+fmt::Artifact counter() {
+  static const int64_t start = 40;
+  fmt::Artifact a = parts();
+  a.weights = {{"start", NACRE_i64, {1}, {reinterpret_cast<const uint8_t*>(&start), 8}}};
+  a.states = {{"other", NACRE_u8, {3}, 3, -1}, {"counter", NACRE_i64, {1}, 8, 0}};
+  fmt::Entry e = empty_entry("count");
+  e.outputs = {{"y", NACRE_i64, 0, {}, {}}};
+  fmt::Variant& v = e.variants[0];
+  v.slots = {slot(NACRE_SLOT_STATE, 1, {}, Size::constant(8)),
+             slot(NACRE_SLOT_OUTPUT, 0, {}, Size::constant(8))};
+  v.commands = {call(kCount, {0, 1}), end()};
+  v.commands[0].threads = 1;
+  a.entries = {e};
+  return a;
+}
+
+TEST(Session, KeepsState) {
+  Opened opened(counter());
+  int64_t y = 0;
+  const nacre_buffer out = {&y, 8};
+  const auto next = [&](nacre_session* session) {
+    EXPECT_EQ(nacre_run(session, 0, nullptr, 0, &out, 1), NACRE_OK);
+    return y;
+  };
+  EXPECT_EQ(next(opened.session), 41);
+  EXPECT_EQ(next(opened.session), 42);
+  // Another session has its own.
+  nacre_session* other = nullptr;
+  ASSERT_EQ(nacre_session_make(opened.model, nullptr, nullptr, 0, &other), NACRE_OK);
+  EXPECT_EQ(next(other), 41);
+  nacre_session_destroy(other);
+
+  uint32_t state = 9;
+  ASSERT_EQ(nacre_state_find(opened.model, "counter", &state), NACRE_OK);
+  EXPECT_EQ(state, 1u);
+  EXPECT_EQ(nacre_state_find(opened.model, "none", &state), NACRE_NOT_FOUND);
+  nacre_tensor_info info;
+  int64_t shape[16];
+  ASSERT_EQ(nacre_state_info(opened.model, 1, &info, shape), NACRE_OK);
+  EXPECT_EQ(info.dtype, static_cast<uint32_t>(NACRE_i64));
+  EXPECT_EQ(shape[0], 1);
+  ASSERT_EQ(nacre_state_size_bytes(opened.model, 1), 8u);
+  int64_t* value = static_cast<int64_t*>(nacre_session_state(opened.session, 1));
+  EXPECT_EQ(*value, 42);
+  *value = 100;
+  EXPECT_EQ(next(opened.session), 101);
+  nacre_session_reset(opened.session);
+  EXPECT_EQ(next(opened.session), 41);
+  EXPECT_EQ(nacre_session_state(opened.session, 2), nullptr);
+}
+
+}  // namespace
+}  // namespace nacre::test
