@@ -210,7 +210,7 @@ NACRE_INLINE void attention(const A& a, Q q, K k, V v, float scale, Causal causa
       run([&](auto fixed) NACRE_LAMBDA {
         constexpr int R = decltype(fixed)::value;
         const float* p[R];
-        NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = qp + (first + i) * a.q_s;
+        NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = qp + row_of(a.s, first, i) * a.q_s;
         NACRE_ROLLED for (i64 j = 0; j < t; j += NR) {
           Tile<R, NV> tile;
           tile.clear();
@@ -252,7 +252,7 @@ NACRE_INLINE void attention(const A& a, Q q, K k, V v, float scale, Causal causa
       const i64 first = tiles.row(tile), rows = tiles.row(tile + 1) - first;
       if constexpr (is_constant<decltype(a.s)>::value) {
         // Two heights at most.
-        constexpr RowTiles t = row_tiles(decltype(a.s)::value, MR);
+        constexpr RowTiles t = row_tiles(decltype(a.s){}, MR);
         constexpr int kTall = static_cast<int>(t.short_rows + 1), kShort = static_cast<int>(t.short_rows);
         block(
             [&](auto f) NACRE_LAMBDA {
@@ -268,7 +268,7 @@ NACRE_INLINE void attention(const A& a, Q q, K k, V v, float scale, Causal causa
             },
             rows, first);
       } else {
-        block([&](auto f) NACRE_LAMBDA { with_rows<MR>(rows, f); }, rows, first);
+        block([&](auto f) NACRE_LAMBDA { with_height<MR>(rows, f); }, rows, first);
       }
     }
   }

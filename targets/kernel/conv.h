@@ -73,6 +73,15 @@ NACRE_INLINE constexpr auto times(A a, B b) {
     return i64{a} * i64{b};
   }
 }
+// Columns that `count` outputs read: constant if all are.
+template <class Count, class Stride, class Taps, class Dilation>
+NACRE_INLINE constexpr auto reach(Count count, Stride stride, Taps taps, Dilation dilation) {
+  if constexpr (all_constant<Count, Stride, Taps, Dilation>) {
+    return C<(Count::value - 1) * Stride::value + (Taps::value - 1) * Dilation::value + 1>{};
+  } else {
+    return i64{(count - 1) * stride + (taps - 1) * dilation + 1};
+  }
+}
 template <class T>
 inline constexpr bool constant_zero = false;
 template <>
@@ -119,9 +128,9 @@ NACRE_INLINE void finish_pixels(i64 rows, const float* values, const S& s, i64 f
 }
 
 // One tile: R output pixels from `first` on, against one panel of weights.
-template <int R, int NV, class S>
-NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, const float* in, const float* zeros, const float* b,
-                            i64 first) {
+template <int R, int NV, class S, class Pixels>
+NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const float* in, const float* zeros,
+                            const float* b, i64 first) {
   constexpr int NR = NV * VL;
   constexpr bool kNoPadding = constant_zero<decltype(s.pad_h)> && constant_zero<decltype(s.pad_w)>;
   const i64 reach_y = (s.kh - 1) * s.dilation_h, reach_x = (s.kw - 1) * s.dilation_w;
@@ -136,7 +145,7 @@ NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, const float* in, cons
     if constexpr (!kNoPadding) {
       inside &= y0[i] >= 0 && x0[i] >= 0 && y0[i] + reach_y < s.h && x0[i] + reach_x < s.w;
     }
-    next(s, p);
+    if (is_constant<Pixels>::value || first + i + 1 < pixels) next(s, p);
   }
   tile.clear();
   if (kNoPadding || inside) {
@@ -194,7 +203,7 @@ NACRE_INLINE void conv_group(const S& s, i64 group, const float* __restrict in, 
       for_tiles<MR, NV>(
           pixels, t, t_end, column + NR <= s.oc,
           [&]<int R>(Tile<R, NV>& tile, i64 first)
-              NACRE_LAMBDA { conv_tile(tile, s, in + group * s.ic, zeros, b, first); },
+              NACRE_LAMBDA { conv_tile(tile, s, pixels, in + group * s.ic, zeros, b, first); },
           [&](const auto& tile, i64 first) NACRE_LAMBDA { finish_pixels(tile, s, first, c, epilogue); },
           [&](i64 rows, i64 first, const float* values)
               NACRE_LAMBDA { finish_pixels<NV>(rows, values, s, first, c, s.oc - column, epilogue); });
@@ -245,13 +254,7 @@ template <int NV, class S, class Epilogue>
 NACRE_INLINE void conv_planar(const S& s, i64 sc, const float* __restrict in, const float* __restrict weights,
                               float* __restrict scratch, int thread, int threads, Epilogue epilogue) {
   const i64 band = planar_band(s.ic, s.kh, s.kw, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.ow);
-  auto width = [&]() NACRE_LAMBDA {
-    if constexpr (all_constant<decltype(s.ow), decltype(s.stride_w), decltype(s.kw), decltype(s.dilation_w)>) {
-      return C<(s.ow.value - 1) * s.stride_w.value + (s.kw.value - 1) * s.dilation_w.value + 1>{};
-    } else {
-      return i64{(s.ow - 1) * s.stride_w + (s.kw - 1) * s.dilation_w + 1};
-    }
-  }();
+  const auto width = detail::reach(s.ow, s.stride_w, s.kw, s.dilation_w);
   const auto pitch = detail::times(width, s.ic);
   const i64 bands = ceil_div(s.oh, band);
   const Range mine = split(s.batch * bands, thread, threads);

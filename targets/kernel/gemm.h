@@ -88,29 +88,36 @@ struct Tile {
   }
 };
 
-// Calls f with the smallest compile-time R in [1, Max] that equals the run-time `rows`.
-template <int Max, class F>
-NACRE_INLINE void with_rows(i64 rows, F f) {
-  if constexpr (Max == 1) {
-    f(C<1>{});
+// The rows of C in tiles of at most `height` rows. A constant number of rows is spread evenly, so that no tile is nearly
+// empty: `tall` tiles of short_rows + 1 rows, then tiles of short_rows. A run-time number has whole tiles and a rest.
+struct RowTiles {
+  i64 m, count, short_rows, tall;
+  NACRE_MEMBER constexpr i64 row(i64 tile) const { return imin(m, tile * short_rows + imin(tile, tall)); }
+};
+template <class M>
+NACRE_INLINE constexpr RowTiles row_tiles(M m, i64 height) {
+  const i64 count = ceil_div(m, height);
+  if (count == 0) return {m, 0, height, 0};
+  if constexpr (is_constant<M>::value) {
+    return {m, count, m / count, m % count};
   } else {
-    if (rows == Max) {
-      f(C<Max>{});
-    } else {
-      with_rows<Max - 1>(rows, f);
-    }
+    return {m, count, height, 0};
   }
 }
 
-// m rows in tiles of nearly equal height, at most `height`: `tall` tiles of short_rows + 1 rows, then tiles of short_rows.
-struct RowTiles {
-  i64 count, short_rows, tall;
-  NACRE_MEMBER constexpr i64 row(i64 tile) const { return tile * short_rows + imin(tile, tall); }
-};
-NACRE_INLINE constexpr RowTiles row_tiles(i64 m, i64 height) {
-  const i64 count = ceil_div(m, height);
-  if (count == 0) return {0, 0, 0};
-  return {count, m / count, m % count};
+// A tile's i-th row. Tiles of a run-time number of rows have two heights only; in the last one, rows beyond the end repeat
+// the last row, and their results are dropped.
+template <class M>
+NACRE_INLINE i64 row_of(M m, i64 first, i64 i) {
+  return is_constant<M>::value ? first + i : imin(first + i, m - 1);
+}
+template <int MR, class F>
+NACRE_INLINE void with_height(i64 rows, F f) {
+  if (rows > MR / 2) {
+    f(C<MR>{});
+  } else {
+    f(C<MR / 2>{});
+  }
 }
 
 // Computes tiles [begin, end) of m rows by one panel and hands them on. compute(tile, first_row) fills a Tile<R, NV>;
@@ -126,7 +133,7 @@ NACRE_INLINE void for_tiles(M m, i64 begin, i64 end, bool in_registers, Compute 
   };
   alignas(64) float out[MR * NV * VL];
   if constexpr (is_constant<M>::value) {
-    constexpr RowTiles t = row_tiles(M::value, MR);
+    constexpr RowTiles t = row_tiles(M{}, MR);
     constexpr i64 kTall = t.short_rows + 1, kShort = t.short_rows;
     constexpr bool kMoreTall = 2 * t.tall >= t.count;
     auto run = [&](auto rows, auto frequent, i64 from, i64 to) NACRE_LAMBDA {
@@ -148,7 +155,7 @@ NACRE_INLINE void for_tiles(M m, i64 begin, i64 end, bool in_registers, Compute 
     const RowTiles t = row_tiles(m, MR);
     NACRE_ROLLED for (i64 i = begin; i < end; ++i) {
       const i64 first = t.row(i), rows = t.row(i + 1) - first;
-      with_rows<MR>(rows, [&](auto fixed) NACRE_LAMBDA { through_memory(fixed, first, out); });
+      with_height<MR>(rows, [&](auto fixed) NACRE_LAMBDA { through_memory(fixed, first, out); });
       buffered(rows, first, out);
     }
   }
@@ -301,7 +308,7 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
             m, t, t_end, panel * NR, n,
             [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
               const float* p[R];
-              NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + (first + i) * lda;
+              NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + row_of(m, first, i) * lda;
               tile.clear();
               tile.add(p, ska, bp, C<NR>{}, k);
             },
@@ -325,7 +332,7 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
           float* sums = scratch + (panel - g) * (t_end - t) * MR * NR - tiles.row(t) * NR;
           const auto add = [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
             const float* p[R];
-            NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + (first + i) * lda + k0 * ska;
+            NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + row_of(m, first, i) * lda + k0 * ska;
             if (k0 == 0) {
               tile.clear();
             } else {
@@ -415,7 +422,7 @@ NACRE_INLINE void gemm_ab(M m, N n, K k, const float* __restrict a, LDA lda, SKA
             m, t, t_end, panel * NR, n,
             [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
               const float* p[R];
-              NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + (first + i) * lda;
+              NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + row_of(m, first, i) * lda;
               tile.clear();
               tile.add(p, ska, bp, C<NR>{}, k);
             },

@@ -92,20 +92,32 @@ NACRE_INLINE void recurrent_steps(const S& s, const float* __restrict weights, c
       auto run = [&](auto rows, i64 first, float* gates) NACRE_LAMBDA {
         constexpr int kRows = decltype(rows)::value;
         const float* h[kRows];
-        NACRE_UNROLL for (int i = 0; i < kRows; ++i) h[i] = before + (first + i) * pitch;
+        NACRE_UNROLL for (int i = 0; i < kRows; ++i) h[i] = before + row_of(s.batch, first, i) * pitch;
         vf sums[kRows][G];
         recurrent_gates(sums, h, w, s.hidden);
         NACRE_UNROLL for (int i = 0; i < kRows; ++i) {
           NACRE_UNROLL for (int g = 0; g < G; ++g) store(gates + (i * G + g) * VL, sums[i][g]);
         }
       };
+      auto run_rows = [&](i64 rows, i64 first, float* gates) NACRE_LAMBDA {
+        if constexpr (is_constant<decltype(s.batch)>::value) {
+          constexpr RowTiles t = row_tiles(decltype(s.batch){}, R);
+          if (rows == t.short_rows) {
+            run(C<t.short_rows>{}, first, gates);
+          } else {
+            run(C<imin(R, t.short_rows + 1)>{}, first, gates);
+          }
+        } else {
+          run(C<R>{}, first, gates);
+        }
+      };
       NACRE_ROLLED for (i64 tile = 0; tile < tiles.count; ++tile) {
         const i64 first = tiles.row(tile), rows = tiles.row(tile + 1) - first;
         alignas(64) float gates[R * G * VL];
-        if constexpr (constant_batch<decltype(s.batch)> == 1) {
+        if (rows == 1) {
           run(C<1>{}, first, gates);
-        } else {
-          with_rows<R>(rows, [&](auto fixed) NACRE_LAMBDA { run(fixed, first, gates); });
+        } else if constexpr (constant_batch<decltype(s.batch)> != 1) {
+          run_rows(rows, first, gates);
         }
         NACRE_ROLLED for (i64 i = 0; i < rows; ++i) {
           vf sums[G];

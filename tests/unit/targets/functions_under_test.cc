@@ -1,0 +1,52 @@
+// The elementary functions, compiled by Clang for each instruction set, with the table's name in NACRE_TABLE.
+#include <cstdint>
+
+#define NACRE_KERNEL_HOSTED
+#include "nacre/math.h"
+#include "tests/unit/targets/kernel_table.h"
+
+namespace {
+
+using namespace nk;
+
+#define FUNCTION(f)                                                                                                   \
+  FloatFunction {                                                                                                     \
+    #f,                                                                                                               \
+        [](const float* x, float* y, int64_t n) {                                                                     \
+          for (i64 i = 0; i < n; ++i) y[i] = nk::f(x[i]);                                                             \
+        },                                                                                                            \
+        [](const float* x, float* y, int64_t n) {                                                                     \
+          for (i64 i = 0; i < n; i += VL) store(y + i, nk::f(load(x + i)));                                           \
+        },                                                                                                            \
+        [](const double* x, double* y, int64_t n) {                                                                   \
+          for (i64 i = 0; i < n; ++i) y[i] = nk::f(x[i]);                                                             \
+        }                                                                                                             \
+  }
+#define FUNCTION2(f)                                                                                                  \
+  FloatFunction2 {                                                                                                    \
+    #f,                                                                                                               \
+        [](const float* a, const float* b, float* y, int64_t n) {                                                     \
+          for (i64 i = 0; i < n; ++i) y[i] = nk::f(a[i], b[i]);                                                       \
+        },                                                                                                            \
+        [](const float* a, const float* b, float* y, int64_t n) {                                                     \
+          for (i64 i = 0; i < n; i += VL) store(y + i, nk::f(load(a + i), load(b + i)));                              \
+        },                                                                                                            \
+        [](const double* a, const double* b, double* y, int64_t n) {                                                  \
+          for (i64 i = 0; i < n; ++i) y[i] = nk::f(a[i], b[i]);                                                       \
+        }                                                                                                             \
+  }
+const FloatFunction kFunctions[] = {
+    FUNCTION(exp),   FUNCTION(exp2),  FUNCTION(expm1), FUNCTION(log),   FUNCTION(log1p), FUNCTION(log2),
+    FUNCTION(log10), FUNCTION(tanh),  FUNCTION(sigmoid), FUNCTION(erf), FUNCTION(erfc),  FUNCTION(sin),
+    FUNCTION(cos),   FUNCTION(tan),   FUNCTION(asin),  FUNCTION(acos),  FUNCTION(atan),  FUNCTION(sinh),
+    FUNCTION(cosh),  FUNCTION(asinh), FUNCTION(acosh), FUNCTION(atanh), FUNCTION(sqrt),  FUNCTION(rsqrt),
+    FUNCTION(floor), FUNCTION(ceil),  FUNCTION(trunc), FUNCTION(round_even), FUNCTION(exp_negative),
+    FUNCTION(gelu),  FUNCTION(gelu_tanh), FUNCTION(silu), FUNCTION(softplus), FUNCTION(mish), FUNCTION(relu),
+    FUNCTION(relu6), FUNCTION(hardsigmoid), FUNCTION(hardswish), {nullptr, nullptr, nullptr, nullptr}};
+const FloatFunction2 kFunctions2[] = {FUNCTION2(pow),     FUNCTION2(atan2),   FUNCTION2(fmod), FUNCTION2(remainder),
+                                      FUNCTION2(maximum), FUNCTION2(minimum), FUNCTION2(copysign),
+                                      {nullptr, nullptr, nullptr, nullptr}};
+
+}  // namespace
+
+extern "C" const FunctionTable NACRE_TABLE = {kFunctions, kFunctions2};
