@@ -159,6 +159,11 @@ bool share_outer(FusionState& state, int a, int b) {
   const std::vector<LoopVar> la = shareable(producer), lb = shareable(consumer);
   const std::vector<Access> accesses = passed(producer, consumer);
   if (accesses.empty()) return false;
+  // Pooling keeps its producer apart: windows and rows share no more than channels, whose order is the layout's to choose.
+  if (!many(producer))
+    for (const Access& access : accesses)
+      for (const Expr& e : *access.load)
+        if (!e.constant() && e.op() != ExprOp::symbol) return false;
   const std::map<std::string, Partner> matched = partners(accesses, la, lb, consumer.outer.empty());
   std::vector<LoopVar> outer;
   for (const LoopVar& l : la)

@@ -66,7 +66,7 @@ TEST_F(Lower, HeadsReachAttentionWithoutACopy) {
   output(b.attention(heads, heads, heads, kNoValue, 1, true));
   const LoopProgram p = lowered();
   ASSERT_EQ(p.groups.size(), 1u);
-  EXPECT_EQ(p.groups[0].contraction->operands[0].at[2].str(), "8*h + d");
+  EXPECT_EQ(p.groups[0].contraction->operands[0].at[2], parse_expr("8*h + d"));
 }
 
 TEST_F(Lower, AnAddressThatIsNotAffineIsCopiedForAMatrixProduct) {
