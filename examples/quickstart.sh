@@ -9,7 +9,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/.ci/setup.sh"
 
 nacre_setup packages python
-nacre_setup build
+nacre_setup_build "$NACRE_BUILD" nacre_tool nacre_exporter nacre_toolchain nacre
 export PYTHONDONTWRITEBYTECODE=1
 for example in sentences faces; do
   printf '\n'

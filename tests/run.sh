@@ -7,7 +7,7 @@
 # golden    textual IR through the stages (tests/golden)
 # models    every model of tests/models at every stage, and the ones saved after run_decompositions()
 # command   the nacre command on damaged and missing files, full disks, wrong shapes (tests/command)
-# sanitize  the tests of formats/ and runtime/ with AddressSanitizer and UndefinedBehaviorSanitizer
+# sanitize  the tests of formats/ and runtime/ with AddressSanitizer and UndefinedBehaviorSanitizer, and with ThreadSanitizer
 # fuzz      the artifact verifier under libFuzzer for NACRE_FUZZ_SECONDS (60)
 #
 # NACRE_MODELS names folders of further cases (separated by colons) that the models step also verifies.
@@ -74,10 +74,14 @@ models() {
 }
 
 sanitize() {
-  local folder=$NACRE_BUILD-sanitize
-  nacre_setup_build "$folder" -DNACRE_SANITIZE=address,undefined tests_of_runtime || { count sanitize 0 1 1; return; }
-  ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-    tests_of sanitize "$folder" -L runtime
+  local kinds folder
+  for kinds in address,undefined thread; do
+    folder=$NACRE_BUILD-${kinds%%,*}
+    nacre_setup_build "$folder" -DNACRE_HOST=OFF "-DNACRE_SANITIZE=$kinds" tests_of_runtime ||
+      { count "sanitize $kinds" 0 1 1; continue; }
+    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
+      tests_of "sanitize $kinds" "$folder" -L runtime
+  done
 }
 
 fuzz() {

@@ -12,7 +12,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 source "$root/.ci/setup.sh"
 nacre_setup packages python
 if [ -z "${NACRE_BIN:-}" ]; then
-  nacre_setup build
+  nacre_setup_build "$NACRE_BUILD" nacre_tool nacre_exporter nacre_toolchain nacre
   NACRE_BIN=$NACRE_BUILD/bin/nacre
 fi
 peers=eager,nacre
