@@ -46,6 +46,7 @@ CaseSet read_set(const fs::path& folder, const std::string& name, const Json& in
   }
   set.known = info.contains("outputs");
   constexpr std::string_view kBuffer = "after_buffer_";
+  if (!fs::is_directory(folder)) return set;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string file = entry.path().stem().string();
     if (file.starts_with(kBuffer) && entry.path().extension() == ".npy")

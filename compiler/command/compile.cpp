@@ -123,7 +123,7 @@ int compile_command(const CompileCommand& command) {
 
   progress.show("reading " + command.program, 0, 0);
   const Program captured = frontend().load_pt2(command.program);
-  if (options.dump) options.dump("00_captured.ir", print(captured.graph));
+  if (options.dump) options.dump("0-captured.ir", print(captured.graph));
   Program functional = captured;
   functional.graph = frontend().functionalize(captured.graph);
   const CompiledModel model = compile(std::move(functional), options);

@@ -133,7 +133,8 @@ Session::Call Session::prepare(std::uint32_t entry, const std::vector<HostTensor
       call.inputs.back().dtype = NACRE_bf16;
   }
   const std::vector<nacre_tensor> list = arguments(call.inputs);
-  require(nacre_session_prepare(get(), entry, list.data(), count), nacre_session_message(get()));
+  const nacre_status status = nacre_session_prepare(get(), entry, list.data(), count);
+  require(status, nacre_session_message(get()));
   for (std::uint32_t i = 0; i < model_->output_count(entry); ++i) {
     const nacre_tensor_info info = model_->output(entry, i);
     const std::int64_t* shape = nacre_output_shape(get(), i);

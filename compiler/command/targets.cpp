@@ -1,10 +1,9 @@
 // nacre targets: what can be compiled for.
-#include "targets/target.h"
-
 #include <fmt/format.h>
 
 #include "compiler/command/verbs.h"
 #include "compiler/support/print.h"
+#include "targets/target.h"
 
 namespace nacre {
 namespace {
@@ -15,7 +14,9 @@ int list_targets() {
   for (const Target& target : all_targets()) {
     const bool here = (target.feature_bits & ~host_features()) == 0;
     table.add({target.name, fmt::format("{} bits", target.vector_bytes * 8),
-               &target == native ? "native" : here ? "runs here" : "",
+               &target == native ? "native"
+               : here            ? "runs here"
+                                 : "",
                target.description});
   }
   fmt::print("{}", table.text());

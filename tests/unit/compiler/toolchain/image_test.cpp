@@ -1,6 +1,7 @@
 // From C++ text to a result: compiled and linked in this process, packed, run by the real runtime.
 #include <gtest/gtest.h>
 
+#include "compiler/command/inputs.h"
 #include "compiler/command/model.h"
 #include "compiler/support/buffer.h"
 #include "compiler/support/error.h"
@@ -141,6 +142,17 @@ TEST_F(Image, AnErrorInTheDataNamesThePythonLine) {
     EXPECT_EQ(error.kind, ErrorKind::user);
     EXPECT_NE(error.message.find("model.py:12"), std::string::npos) << error.message;
   }
+}
+
+TEST_F(Image, InputsAreMadeUpWithinTheGuards) {
+  const std::vector<HostTensor> usual = random_inputs(model_, 0, {});
+  ASSERT_EQ(usual.size(), 1u);
+  EXPECT_EQ(usual[0].dtype, NACRE_f32);
+  EXPECT_EQ(usual[0].shape, std::vector<std::int64_t>{16});
+  EXPECT_EQ(random_inputs(model_, 0, {"7"}).at(0).shape, std::vector<std::int64_t>{7});
+  EXPECT_EQ(random_inputs(model_, 0, {"0=9"}).at(0).shape, std::vector<std::int64_t>{9});
+  for (const char* bad : {"1,2", "1=3", "x", "3;4", "-1"})
+    EXPECT_THROW(random_inputs(model_, 0, {bad}), Error) << bad;
 }
 
 }  // namespace
