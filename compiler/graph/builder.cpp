@@ -150,8 +150,12 @@ ValueId Builder::reshape(ValueId x, Shape shape) {
 }
 
 ValueId Builder::permute(ValueId x, Dims dims) {
-  for (int64_t& d : dims) d = wrapped(d, rank(x));
-  if (std::is_sorted(dims.begin(), dims.end())) return x;
+  bool identity = static_cast<int64_t>(dims.size()) == rank(x);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    dims[i] = wrapped(dims[i], rank(x));
+    identity = identity && dims[i] == static_cast<int64_t>(i);
+  }
+  if (identity) return x;
   return make_one("prim.permute", {{"x", ValueRef{x}}, {"dims", exprs(dims)}});
 }
 

@@ -133,6 +133,7 @@ class Printer {
   }
   std::string typed(ValueId id) const {
     if (id == kNoValue) return "none";
+    if (id < 0 || static_cast<size_t>(id) >= graph_.values.size()) return value_name(id);
     return value_name(id) + ": " + value_type(graph_[id]);
   }
   std::string keyword(const std::string& text) const {
