@@ -7,6 +7,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -60,14 +61,15 @@ struct Number {
 class Tensor {
  public:
   Tensor() = default;  // absent
-  Tensor(Builder& builder, ValueId id) : builder_(&builder), id_(id) {}
+  Tensor(Builder& builder, ValueId id)
+      : builder_(&builder), id_(id), shape_(std::make_shared<const Shape>(builder.shape(id))) {}
 
   explicit operator bool() const { return id_ != kNoValue; }
   ValueId id() const { return id_; }
   Builder& builder() const { return *builder_; }
   const Facts& facts() const { return builder_->graph().symbols; }
   nacre_dtype dtype() const { return builder_->dtype(id_); }
-  const Shape& shape() const { return builder_->shape(id_); }
+  const Shape& shape() const { return *shape_; }
   int64_t rank() const { return builder_->rank(id_); }
   Expr size(int64_t dim) const {
     return builder_->size(id_, dim);
@@ -77,6 +79,7 @@ class Tensor {
  private:
   Builder* builder_ = nullptr;
   ValueId id_ = kNoValue;
+  std::shared_ptr<const Shape> shape_;  // the graph's own moves when values are added
 };
 
 // A tensor or a number, as most binary operators of PyTorch take. (The loop IR has an Operand of
