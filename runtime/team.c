@@ -16,7 +16,7 @@
 
 #include "runtime/os.h"
 
-enum { kRounds = 8, kSpins = 2000, kYields = 100 };  // 2^kRounds = NACRE_MAX_THREADS
+enum { kRounds = 8, kSpins = 2000, kYields = 1000 };  // 2^kRounds = NACRE_MAX_THREADS
 
 // A word that one thread waits on and others change.
 struct signal {
