@@ -44,6 +44,11 @@ class ScaleFolder {
       for (ValueRef& ref : *many) mend(ref);
   }
 
+  ValueId renamed(ValueId v) const {
+    auto found = renamed_.find(v);
+    return found == renamed_.end() ? v : found->second;
+  }
+
   const Node* producer(ValueId v) const {
     const int at = static_cast<size_t>(v) < producer_.size() ? producer_[static_cast<size_t>(v)] : -1;
     return at < 0 ? nullptr : &nodes_[static_cast<size_t>(at)];
@@ -71,7 +76,7 @@ class ScaleFolder {
       found = true;
     }
     if (!found) return std::nullopt;
-    return b.reshape(x, {graph_[v].shape[channel]});
+    return b.reshape(renamed(x), {graph_[v].shape[channel]});
   }
 
   // y = mul(c or c + bias, scale), c a contraction with constant weights and no other use.
@@ -127,7 +132,7 @@ class ScaleFolder {
       graph_.nodes.resize(nodes_before);
       return false;
     }
-    const ValueId scaled = b.mul(weight, b.broadcast(*vector, graph_[weight].shape, {static_cast<int64_t>(along)}));
+    const ValueId scaled = b.mul(renamed(weight), b.broadcast(*vector, graph_[weight].shape, {static_cast<int64_t>(along)}));
     Node folded = contraction;
     for (auto& [name, argument] : folded.args) {
       if (name == weight_name) argument = ValueRef{scaled};
