@@ -445,7 +445,10 @@ std::optional<Expr> sum_with_quotient_and_remainder(const Expr& e, const Facts& 
       const Expr& c = atom.operands()[1];
       const Expr factor = without(t, i);
       const Expr quotient = floordiv(x, c);
-      if (auto simpler = if_simpler(e - term + factor * (x - c * quotient), e)) return simpler;
+      // Only where a term vanishes: 392*(x floordiv 7) + 7*(x mod 7) keeps its digits apart, whose ranges tell more.
+      if (auto simpler = if_simpler(e - term + factor * (x - c * quotient), e);
+          simpler && terms_of(*simpler).size() < terms_of(e).size())
+        return simpler;
       // The next digit of the same index.
       for (const Expr& other : terms_of(e)) {
         for (const Expr& digit : term_of(other).atoms) {
