@@ -23,10 +23,10 @@ Tensor scaled_sum(Call& c, const Tensor& self, const Tensor& product) {
   bool scaled = !beta.is(1) || !alpha.is(1);
   Tensor y = scaled ? cast(product, wide) : product;
   if (dtype == NACRE_bool_) return beta.is(0) ? y : y | self;
-  if (!alpha.is(1)) y = mul(y, as_tensor(c.builder(), alpha, wide));
+  if (!alpha.is(1)) y = binary("mul", y, alpha, wide);
   if (!beta.is(0)) {
     Tensor x = scaled ? cast(self, wide) : self;
-    if (!beta.is(1)) x = mul(x, as_tensor(c.builder(), beta, wide));
+    if (!beta.is(1)) x = binary("mul", x, beta, wide);
     y = x + y;
   }
   return cast(y, dtype);

@@ -254,7 +254,7 @@ Results index_add(Call& c) {
   nacre_dtype wide = compute_type(x.dtype());
   Tensor source = cast(c.tensor("source"), wide);
   Number alpha = c.number("alpha", Number(1));
-  if (!alpha.is(1)) source = mul(source, as_tensor(c.builder(), alpha, wide));
+  if (!alpha.is(1)) source = binary("mul", source, alpha, wide);
   Slices s = slices(c, source);
   s.x = cast(s.x, wide);
   return reshape(cast(put_slices(s, true), x.dtype()), x.shape());

@@ -249,7 +249,7 @@ Results scaled_sum(Call& c, const Operand& a, const Operand& b, bool subtract) {
   if (alpha.is(1)) return binary(primitive, a, b, dtype);
   nacre_dtype wide = compute_type(dtype);
   Tensor scaled = as_tensor(c.builder(), b, wide);
-  scaled = mul(scaled, as_tensor(c.builder(), alpha, wide));
+  scaled = binary("mul", scaled, alpha, wide);
   return cast(binary(primitive, a, scaled, wide), dtype);
 }
 
@@ -289,10 +289,9 @@ Tensor power(Call& c, const Operand& base, const Operand& exponent) {
       if (constant == -2.0) return rounded(reciprocal(wide * wide));
     }
   }
-  Tensor p = as_tensor(b, base, dtype), q = as_tensor(b, exponent, dtype);
   if (dtype == NACRE_bool_)  // 0^0 is 1
-    return p | logical_not(q);
-  return pow(p, q);
+    return as_tensor(b, base, dtype) | logical_not(as_tensor(b, exponent, dtype));
+  return binary("pow", base, exponent, dtype);
 }
 
 Results pow(Call& c) { return power(c, c.operand("self"), c.operand("exponent")); }
@@ -403,7 +402,7 @@ Results add_product(Call& c, bool divide) {
   nacre_dtype wide = compute_type(divide ? float_for(dtype) : dtype);
   Tensor scaled = cast(a, wide);
   Number value = c.number("value", Number(1));
-  if (!value.is(1)) scaled = mul(scaled, as_tensor(c.builder(), value, wide));
+  if (!value.is(1)) scaled = binary("mul", scaled, value, wide);
   Tensor product = divide ? nacre::div(scaled, cast(b, wide)) : mul(scaled, cast(b, wide));
   return cast(nacre::add(cast(x, wide), product), dtype);
 }

@@ -295,8 +295,22 @@ Tensor materialize(const Operand& x, const Shape& shape, nacre_dtype dtype, Buil
 
 }  // namespace
 
+namespace {
+
+// ATen's kernels take the scalar of such an operation in float32, not rounded to the tensor's type.
+bool keeps_scalar_wide(const std::string& primitive, const Operand& a, const Operand& b) {
+  if (primitive != "add" && primitive != "sub" && primitive != "mul" && primitive != "div")
+    return false;
+  auto scalar = [](const Operand& x) { return !x.tensor() || x.tensor()->rank() == 0; };
+  return scalar(a) != scalar(b);
+}
+
+}  // namespace
+
 Tensor binary(const std::string& primitive, const Operand& a, const Operand& b, nacre_dtype dtype) {
   Builder& builder = builder_of(a, b);
+  if (nacre_dtype wide = compute_type(dtype); wide != dtype && keeps_scalar_wide(primitive, a, b))
+    return cast(binary(primitive, a, b, wide), dtype);
   Shape shape;
   for (const Operand* o : {&a, &b})
     if (auto* t = o->tensor()) shape = broadcast_shapes(shape, t->shape(), builder.graph().symbols);
