@@ -152,7 +152,9 @@ int compile_command(const CompileCommand& command) {
   fmt::print("  arena    {}\n", model.arena_bytes || model.arena_text.empty()
                                     ? bytes_text(model.arena_bytes)
                                     : "no upper limit");
-  if (!model.arena_text.empty()) fmt::print("           = {}\n", model.arena_text);
+  // Where sizes depend on shapes, the expression; else it is the number again.
+  if (model.arena_text.find_first_not_of("0123456789") != std::string::npos)
+    fmt::print("           = {}\n", model.arena_text);
   fmt::print("  state    {}\n", bytes_text(model.state_bytes));
   fmt::print("  check    {}\n", checked);
   return 0;
