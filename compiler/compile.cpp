@@ -10,7 +10,6 @@
 #include "compiler/graph/clean.h"
 #include "compiler/graph/constants.h"
 #include "compiler/graph/decompose.h"
-#include "compiler/graph/fold_scale.h"
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/layout/choose.h"
@@ -106,7 +105,6 @@ LoopProgram to_loops(const Graph& primitive) {
 }
 
 Program fold(Program primitive, const CompileOptions& options) {
-  primitive.graph = clean(fold_scale(std::move(primitive.graph)));
   CompileOptions quiet = options;
   quiet.dump = nullptr;
   Program result = fold_constants(std::move(primitive), [&](const Graph& constants, const std::map<std::string, HostTensor>& weights) {

@@ -23,6 +23,7 @@ std::string size(const Expr& e, const Facts& facts) {
 Expr half_l2(const Target& target, int64_t divisor) { return Expr(static_cast<int64_t>(target.l2_bytes) / divisor); }
 
 struct Emitter {
+  inline static const Nest none{};  // the epilogue of a contraction that writes its results itself
   KernelContext& k;
   const Contraction& c;
   const Nest& epilogue;
@@ -30,7 +31,7 @@ struct Emitter {
   std::vector<LoopVar> kept;  // loops of the result
 
   explicit Emitter(KernelContext& context)
-      : k(context), c(*context.group.contraction), epilogue(context.group.nests[0]), facts(facts_with(context.program, c.loops)) {
+      : k(context), c(*context.group.contraction), epilogue(context.group.nests.empty() ? none : context.group.nests[0]), facts(facts_with(context.program, c.loops)) {
     kept.assign(c.loops.begin(), c.loops.end() - c.reduced);
   }
 
@@ -86,11 +87,11 @@ void Emitter::matmul() {
       k.out.line("const Range range = split({}, thread, threads);", text(batches));
       thread = "0", threads = "1";
     }
-    k.out.open("for (i64 p = {}; p < {}; ++p) {{", by_batch ? "range.begin" : "0", by_batch ? "range.end" : text(batches));
+    k.out.open("for (i64 flat = {}; flat < {}; ++flat) {{", by_batch ? "range.begin" : "0", by_batch ? "range.end" : text(batches));
     Expr step = 1;
     std::vector<std::string> lines;
     for (size_t i = batch.size(); i-- > 0;) {
-      const std::string value = i == 0 ? fmt::format("p / {}", text(step)) : fmt::format("p / {} % {}", text(step), text(batch[i].extent));
+      const std::string value = i == 0 ? fmt::format("flat / {}", text(step)) : fmt::format("flat / {} % {}", text(step), text(batch[i].extent));
       lines.push_back(fmt::format("[[maybe_unused]] const i64 {} = {};", batch[i].name, value));
       if (epilogue.loops[i].name != batch[i].name)
         lines.push_back(fmt::format("[[maybe_unused]] const i64 {} = {};", epilogue.loops[i].name, value));
@@ -194,6 +195,65 @@ void Emitter::conv(bool transposed) {
   }
   k.out.in();
   lambda({n, first, last, o}, o, ");");
+  k.out.out();
+}
+
+void Emitter::attention() {
+  const LoopVar b = c.loops[0], h = c.loops[1], s = c.loops[2], e = c.loops[3], t = c.loops[4], d = c.loops[5];
+  const Strided q = view(0, c.loops, {s.name, d.name}), key = view(1, c.loops, {t.name, d.name}), value = view(2, c.loops, {t.name, e.name});
+  const int64_t nr = (k.target.registers == 32 ? 4 : 2) * k.target.vector_floats(), rows = 6;
+  const Expr padded_t = ceildiv(t.extent, nr) * nr;
+  Expr floats = rows * (padded_t + 16);
+  if (!(s.extent.constant() && *s.extent.constant() <= 4)) floats = floats + padded_t * d.extent + t.extent * (ceildiv(e.extent, nr) * nr);
+  k.kernel.scratch_bytes = simplify(4 * floats, facts);
+
+  k.out.line("attention(Attention{{.batch = {}, .heads = {}, .s = {}, .t = {}, .d = {}, .e = {}, .q_s = {}, .k_t = {}, .v_t = {}}},", sized(b.extent), sized(h.extent),
+             sized(s.extent), sized(t.extent), sized(d.extent), sized(e.extent), sized(q.strides[0]), sized(key.strides[0]), sized(value.strides[0]));
+  k.out.in();
+  const std::string heads = fmt::format("[&]([[maybe_unused]] i64 {}, [[maybe_unused]] i64 {}) NACRE_LAMBDA", b.name, h.name);
+  k.out.line("{} {{ return static_cast<const float*>({}); }},", heads, at(0, q.base));
+  k.out.line("{} {{ return static_cast<const float*>({}); }},", heads, at(1, key.base));
+  k.out.line("{} {{ return static_cast<const float*>({}); }},", heads, at(2, value.base));
+  std::string bias = "NoBias{}";
+  if (c.operands.size() > 3 && c.operands[3].buffer >= 0) {
+    const Strided mask = view(3, c.loops, {s.name, t.name});
+    const std::string from = at(3, mask.base + mask.strides[0] * Expr::symbol(s.name) + mask.strides[1] * Expr::symbol(t.name));
+    const std::string element = mask.strides[1].is(1)   ? fmt::format("load({}, lanes)", from)
+                                : mask.strides[1].is(0) ? fmt::format("splat(*({}))", from)
+                                                        : fmt::format("load_strided({}, {}, lanes)", from, text(mask.strides[1]));
+    bias = fmt::format("[&]([[maybe_unused]] i64 {}, [[maybe_unused]] i64 {}, [[maybe_unused]] i64 {}, [[maybe_unused]] i64 {}, [[maybe_unused]] int lanes) NACRE_LAMBDA {{ return {}; }}",
+                       b.name, h.name, s.name, t.name, element);
+  }
+  k.out.line("{}f, C<{}>{{}}, {},", fmt::format("{:.9e}", c.scale), c.causal ? 1 : 0, bias);
+  k.out.line("scratch, thread, threads,");
+  lambda({epilogue.loops[0].name, epilogue.loops[1].name, epilogue.loops[2].name, epilogue.loops[3].name}, epilogue.loops[3].name, ");");
+  k.out.out();
+}
+
+void Emitter::recurrent() {
+  const bool lstm = c.kind == ContractionKind::lstm;
+  const Expr time = c.loops[0].extent, batch = c.loops[1].extent, hidden = c.loops[2].extent;
+  auto row = [&](size_t i) { return view(i, c.operand_loops[i], {c.operand_loops[i][0].name, c.operand_loops[i].back().name}); };
+  const Strided h0 = row(1), c0 = lstm ? row(2) : Strided{{}, {Expr(0)}};
+  const std::vector<Expr> y = strides_of(k.program[c.results[0]]);
+  const size_t w_hh = lstm ? 4 : 3;
+  // A step of a small layer is shorter than the barrier after it.
+  k.kernel.serial = hidden.constant() && *hidden.constant() < 64;
+  k.kernel.team = !k.kernel.serial;
+  k.out.line("{}(Recurrent{{.time = {}, .batch = {}, .hidden = {}, .y_t = {}, .y_b = {}, .h_b = {}, .c_b = {}}},", lstm ? "lstm" : "gru", sized(time), sized(batch),
+             sized(hidden), sized(y[0]), sized(y[1]), sized(h0.strides[0]), sized(c0.strides[0]));
+  k.out.in();
+  const std::string weights = fmt::format("{}, {},", k.pointer(c.operands[0].buffer), k.pointer(c.operands[w_hh].buffer));
+  if (lstm) {
+    k.out.line("{} {}, {},", weights, at(1, h0.base), at(2, c0.base));
+    k.out.line("{}, {}, {},", k.pointer(c.results[0]), k.pointer(c.results[1]), k.pointer(c.results[2]));
+  } else {
+    const size_t b_hh = 5;
+    const bool biased = b_hh < c.operands.size() && c.operands[b_hh].buffer >= 0;
+    k.out.line("{} {}, {},", weights, biased ? at(b_hh, view(b_hh, c.operand_loops[b_hh], {c.operand_loops[b_hh][0].name}).base) : "static_cast<const float*>(nullptr)", at(1, h0.base));
+    k.out.line("{}, {},", k.pointer(c.results[0]), k.pointer(c.results[1]));
+  }
+  k.out.line("C<{}>{{}}, thread, threads, [&]() NACRE_LAMBDA {{ {} }});", c.reverse ? 1 : 0, k.kernel.team ? "args->sync(args);" : "");
   k.out.out();
 }
 

@@ -104,6 +104,8 @@ NestEmitter::NestEmitter(KernelContext& context, Nest nest, std::vector<LoopVar>
   loops_.assign(nest_.loops.begin(), nest_.loops.begin() + static_cast<std::ptrdiff_t>(kept));
   reduced_.assign(nest_.loops.begin() + static_cast<std::ptrdiff_t>(kept), nest_.loops.end());
   for (const LoopVar& loop : outer_) open_.insert(loop.name);
+  for (const std::vector<LoopVar>* loops : {&outer_, &nest_.loops})
+    for (const LoopVar& loop : *loops) variables_.insert(loop.name);
   drop_unit_loops();
   analyse();
 }
@@ -144,7 +146,7 @@ void NestEmitter::analyse() {
     std::set<std::string>& mine = depends_[i];
     auto add_expr = [&](const Expr& e) {
       for (const std::string& name : e.symbols())
-        if (facts_.contains(name) && facts_.at(name).below) mine.insert(name);
+        if (variables_.contains(name)) mine.insert(name);
       for (int other : scalars_in(e)) mine.insert(depends_[static_cast<size_t>(other)].begin(), depends_[static_cast<size_t>(other)].end());
     };
     for (int other : s.operands) mine.insert(depends_[static_cast<size_t>(other)].begin(), depends_[static_cast<size_t>(other)].end());
@@ -502,8 +504,8 @@ void NestEmitter::emit_stores() {
         out.line("store_lanes({}, lanes, {}, [&](i64 {}, float x) NACRE_LAMBDA {{ {}[{}] = x; }});", vector_, value, vector_, p, at);
       continue;
     }
-    check(!varies(s.value), "a vector is stored into one element of {}", buffer.name);
-    std::string value = v(s.value);
+    // Lanes go to one element only where there is but one lane.
+    std::string value = varies(s.value) ? v(s.value) + "[0]" : v(s.value);
     const std::string old = fmt::format("{}[{}]", p, at);
     switch (s.mode) {
       case StoreMode::assign: break;
@@ -641,13 +643,13 @@ void NestEmitter::emit(bool split) {
     if (around.size() == 1) {
       open(around[0], "range.begin", "range.end");
     } else {
-      out.open("for (i64 p = range.begin; p < range.end; ++p) {{");
+      out.open("for (i64 flat = range.begin; flat < range.end; ++flat) {{");
       closers_.push_back('s');
       ++opened;
       Expr step = 1;
       std::vector<std::string> lines;
       for (size_t i = around.size(); i-- > 0;) {
-        std::string value = step.is(1) ? "p" : fmt::format("p / {}", cpp(simplify(step, facts_), facts_));
+        std::string value = step.is(1) ? "flat" : fmt::format("flat / {}", cpp(simplify(step, facts_), facts_));
         if (i > 0) value = fmt::format("{} % {}", value, cpp(around[i].extent, facts_));
         lines.push_back(fmt::format("const i64 {} = {};", around[i].name, value));
         step = step * around[i].extent;
@@ -671,13 +673,25 @@ void NestEmitter::emit(bool split) {
   for (size_t i = 0; i < opened; ++i) close_loop();
 }
 
+// What a contraction hands over are lanes along `vector`, also where that loop has one iteration and no index mentions it.
+void NestEmitter::depend_on_result(const std::string& vector) {
+  for (size_t i = 0; i < nest_.code.size(); ++i) {
+    const Scalar& s = nest_.code[i];
+    bool lanes = s.op == ScalarOp::accumulator;
+    for (int o : s.operands) lanes = lanes || depends_[static_cast<size_t>(o)].contains(vector);
+    if (lanes) depends_[i].insert(vector);
+  }
+}
+
 bool NestEmitter::epilogue_fits(const std::string& vector) {
+  depend_on_result(vector);
   return reduced_.empty() && vectors_fit(vector);
 }
 
 void NestEmitter::emit_epilogue(const std::string& vector) {
   vector_ = vector;
   vector_reduced_ = false;
+  depend_on_result(vector);
   emitted_.assign(nest_.code.size(), false);
   for (const LoopVar& loop : loops_) open_.insert(loop.name);
   open_.insert(vector);

@@ -34,6 +34,7 @@ class NestEmitter {
  private:
   struct Plan;
   void analyse();
+  void depend_on_result(const std::string& vector);
   void drop_unit_loops();
   void order_loops();
   void collapse_loops();
@@ -69,6 +70,7 @@ class NestEmitter {
   std::vector<std::set<std::string>> depends_; // variables that each scalar changes with
   std::vector<bool> emitted_;
   std::set<std::string> open_;                 // variables of open loops
+  std::set<std::string> variables_;            // of all loops, also around the nest
   std::vector<char> closers_;
   bool accumulating_ = false;                  // inside the reduced loops
 };

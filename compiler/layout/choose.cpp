@@ -316,8 +316,10 @@ void Tiles::recurrent(Contraction& c) {
     if (program_[c.operands[i].buffer].kind != BufferKind::weight)
       throw Error(ErrorKind::unsupported, "a recurrent layer whose weights are not constant has no kernel",
                   fmt::format("{}:{}, {}", c.where.file, c.where.line, c.where.module));
-  for (size_t i = 0; i < w_ih; ++i)
-    if (!strided(program_, c.operands[i], c.operand_loops[i], names_of(c.operand_loops[i]))) copy(c, i, c.operand_loops[i]);
+  for (size_t i = 0; i < w_ih; ++i) {
+    auto lies = strided(program_, c.operands[i], c.operand_loops[i], names_of(c.operand_loops[i]));
+    if (!lies || (i > 0 && !lies->strides.back().is(1))) copy(c, i, c.operand_loops[i]);
+  }
 
   const std::vector<LoopVar>& x = c.operand_loops[0];  // t, b, i
   const std::vector<LoopVar>& w = c.operand_loops[w_ih];
@@ -384,8 +386,7 @@ void Tiles::recurrent(Contraction& c) {
   c.operands[w_ih].buffer = -1;
   if (lstm && b_hh < c.operands.size()) c.operands[b_hh].buffer = -1;
   if (b_ih < c.operands.size()) c.operands[b_ih].buffer = -1;
-  c.panel_vectors = target_.panel_vectors(1 << 20);
-  packer_.rows(c, w_hh, c.panel_vectors);
+  packer_.recurrent(c, w_hh, lstm ? 4 : 3);
 }
 
 }  // namespace

@@ -159,14 +159,13 @@ void Packer::depthwise(Contraction& c) {
   c.operands[1].at = {0};
 }
 
-void Packer::rows(Contraction& c, size_t i, int panel_vectors) {
+void Packer::recurrent(Contraction& c, size_t i, int64_t gates) {
   const std::vector<LoopVar>& w = c.operand_loops[i];
-  const int64_t rows = constant(w[0].extent), columns = constant(w[1].extent);
-  const int64_t nr = panel_vectors * target_.vector_floats(), panels = ceil_to(rows, nr) / nr;
-  const Expr row = var("p") * nr + var("r");
-  Region region{{{"p", Expr(panels)}, {"k", Expr(columns)}, {"r", Expr(nr)}}, 0, {}, {less(row, Expr(rows))}};
-  region.at = replaced(c.operands[i], w, {row, var("k")});
-  c.operands[i].buffer = pack(c.operands[i], fmt::format("rows{}", nr), {region}, panels * nr * columns);
+  const int64_t hidden = constant(w[1].extent), lanes = target_.vector_floats(), blocks = ceil_to(hidden, lanes) / lanes;
+  const Expr unit = var("p") * lanes + var("r");
+  Region region{{{"p", Expr(blocks)}, {"k", Expr(hidden)}, {"g", Expr(gates)}, {"r", Expr(lanes)}}, 0, {}, {less(unit, Expr(hidden))}};
+  region.at = replaced(c.operands[i], w, {var("g") * hidden + unit, var("k")});
+  c.operands[i].buffer = pack(c.operands[i], fmt::format("gates{}", lanes), {region}, blocks * hidden * gates * lanes);
   c.operands[i].at = {0};
 }
 

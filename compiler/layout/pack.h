@@ -17,9 +17,8 @@ class Packer {
   void conv(Contraction& c);            // packed and planar
   void conv_transpose(Contraction& c);
   void depthwise(Contraction& c);
-  // Replaces operand `i`, a matrix [rows, columns] over its own loop variables, by one packed in panels along its rows
-  // ([ceil(rows / NR)][columns][NR]), as a matrix product by the transpose wants it.
-  void rows(Contraction& c, size_t i, int panel_vectors);
+  // Replaces operand `i`, the recurrent weights [gates * hidden, hidden], by [blocks of VL units][column][gate][VL].
+  void recurrent(Contraction& c, size_t i, int64_t gates);
 
   LoopProgram take_packing() { return std::move(packing_); }
   std::vector<std::string> take_names() { return std::move(names_); }
