@@ -16,6 +16,7 @@
 #include "compiler/support/file.h"
 #include "compiler/support/print.h"
 #include "formats/writer.h"
+#include "targets/target.h"
 
 namespace nacre {
 namespace {
@@ -46,13 +47,13 @@ class Progress {
     const bool next_step = what != what_;
     what_ = what;
     if (quiet_) return;
-    // Nothing at all for the first half second.
-    if (now - start_ < std::chrono::milliseconds(500)) return;
+    // Nothing at all where it is quick.
+    if (now - start_ < std::chrono::milliseconds(terminal_ ? 500 : 2000)) return;
     if (terminal_) {
       if (!next_step && done != total && now - last_ < std::chrono::milliseconds(50)) return;
       fmt::print(stderr, "\r\033[K{}", line(done, total));
     } else {
-      if (!next_step && now - last_ < std::chrono::seconds(2)) return;
+      if (now - last_ < std::chrono::seconds(2)) return;
       fmt::print(stderr, "{}\n", line(done, total));
     }
     std::fflush(stderr);
@@ -84,6 +85,9 @@ std::string check_artifact(const Program& captured, const CompiledModel& model,
   Case the_case;
   the_case.name = path;
   the_case.program = path;
+  for (const formats::Image& image : model.artifact.images)
+    if (image.features & ~host_features())
+      return "not checked: this machine does not run " + image.target;
   if (captured.sample_inputs.empty() && !captured.graph.inputs.empty()) {
     for (const GraphInput& input : captured.graph.inputs)
       if (input.kind == InputKind::user) return "not checked: the program holds no sample inputs";
@@ -149,12 +153,11 @@ int compile_command(const CompileCommand& command) {
   fmt::print("  code     {}, {} kernels\n", bytes_text(model.code_bytes),
              model.artifact.kernels.size());
   fmt::print("  weights  {}\n", bytes_text(model.weight_bytes));
-  fmt::print("  arena    {}\n", model.arena_bytes || model.arena_text.empty()
-                                    ? bytes_text(model.arena_bytes)
-                                    : "no upper limit");
   // Where sizes depend on shapes, the expression; else it is the number again.
-  if (model.arena_text.find_first_not_of("0123456789") != std::string::npos)
-    fmt::print("           = {}\n", model.arena_text);
+  const bool depends = model.arena_text.find_first_not_of("0123456789") != std::string::npos;
+  fmt::print("  arena    {}\n",
+             depends && model.arena_bytes == 0 ? "no upper limit" : bytes_text(model.arena_bytes));
+  if (depends) fmt::print("           = {}\n", model.arena_text);
   fmt::print("  state    {}\n", bytes_text(model.state_bytes));
   fmt::print("  check    {}\n", checked);
   return 0;
