@@ -20,7 +20,20 @@ std::string size(const Expr& e, const Facts& facts) {
   return fmt::format("i64({})", cpp(e, facts));
 }
 
-Expr half_l2(const Target& target, int64_t divisor) { return Expr(static_cast<int64_t>(target.l2_bytes) / divisor); }
+// Scratch of the kernel library's functions in bytes, at least; kernels of constant sizes assert it.
+//   gemm     waiting sums, a block of A and a few rows cut along K, where K may be cut
+//   gemm_ab  the panels that are packed together
+Expr gemm_scratch(const Target& target, const Expr& m, const Expr& n, const Expr& k) {
+  const int64_t block_floats = target.l2_bytes / 10, block_k = target.l1_bytes / 128;
+  auto at_most = [](const Expr& e, int64_t limit) { return e.constant() && *e.constant() <= limit; };
+  if (at_most(m, 24) || at_most(k, 2 * block_k) || at_most(m * k, block_floats) || at_most(n * k, block_floats)) return 0;
+  return target.l2_bytes / 4 + 4 * block_floats + 4 * 14 * (block_k + 64);
+}
+Expr gemm_ab_scratch(const Target& target, const Expr& n, const Expr& k) {
+  const int64_t nr = target.max_panel_vectors() * target.vector_floats(), block_floats = target.l2_bytes / 10;
+  const Expr one = k * nr, all = ceildiv(n, nr) * nr * k;
+  return 4 * max(one, min(all, block_floats + one));
+}
 
 struct Emitter {
   inline static const Nest none{};  // the epilogue of a contraction that writes its results itself
@@ -58,6 +71,19 @@ struct Emitter {
     for (const std::string& name : names) k.out.line("(void){};", name);
     NestEmitter(k, epilogue, {}).emit_epilogue(vector);
     k.out.close(fmt::format("}}{}", end).c_str());
+  }
+
+  // Asks for scratch. Where the sizes are constant, the kernel checks at its own compile time that this covers what
+  // `function` of the kernel library wants for them.
+  void needs_scratch(const Expr& bytes, const std::string& function, const std::vector<Expr>& sizes) {
+    k.kernel.scratch_bytes = simplify(bytes, facts);
+    std::string arguments;
+    for (const Expr& e : sizes) {
+      const Expr s = simplify(e, facts);
+      if (!s.constant()) return;
+      arguments += (arguments.empty() ? "" : ", ") + std::to_string(*s.constant());
+    }
+    if (k.kernel.scratch_bytes.constant()) k.out.line("static_assert({}({}) * 4 <= {});", function, arguments, *k.kernel.scratch_bytes.constant());
   }
 
   void matmul();
@@ -105,15 +131,12 @@ void Emitter::matmul() {
     }
   }
   if (packed) {
-    k.kernel.scratch_bytes = half_l2(k.target, 4);
+    needs_scratch(gemm_scratch(k.target, m.extent, n.extent, kk.extent), fmt::format("gemm_scratch<{}>", c.panel_vectors), {m.extent, n.extent, kk.extent});
     k.out.line("gemm<{}>({}, {}, {}, {}, {}, {}, {}, scratch, {}, {},", c.panel_vectors, sized(m.extent), sized(n.extent), sized(kk.extent),
                at(0, a.base), sized(a.strides[0]), sized(a.strides[1]), b_text, thread, threads);
   } else {
-    const int nv = k.target.max_panel_vectors();
-    const Expr nr = nv * k.target.vector_floats();
-    const Expr one = kk.extent * nr, all = ceildiv(n.extent, nr) * nr * kk.extent;
-    k.kernel.scratch_bytes = simplify(4 * max(one, min(all, half_l2(k.target, 10) + one)), facts);
     const std::string nv_text = n.extent.constant() ? fmt::format("default_nv({})", *n.extent.constant()) : std::to_string(k.target.panel_vectors(1 << 20));
+    needs_scratch(gemm_ab_scratch(k.target, n.extent, kk.extent), fmt::format("gemm_ab_scratch<{}>", nv_text), {m.extent, n.extent, kk.extent});
     k.out.line("gemm_ab<{}>({}, {}, {}, {}, {}, {}, {}, {}, {}, scratch, {}, {},", nv_text, sized(m.extent), sized(n.extent),
                sized(kk.extent), at(0, a.base), sized(a.strides[0]), sized(a.strides[1]), at(1, b.base), sized(b.strides[0]),
                sized(b.strides[1]), thread, threads);
@@ -164,7 +187,7 @@ void Emitter::conv(bool transposed) {
     case ContractionForm::planar: {
       const Expr row = ((extent(kept, 2, 1) - 1) * dim(c.stride, 1, 1) + (extent(ws, 2, 1) - 1) * dim(c.dilation, 1, 1) + 1) * ic;
       const Expr band = row * ((extent(ws, 2, 0) - 1) * dim(c.dilation, 0, 1) + 1);
-      k.kernel.scratch_bytes = simplify(4 * (max(half_l2(k.target, 32), band) + 48), facts);
+      k.kernel.scratch_bytes = simplify(4 * (max(Expr(k.target.l2_bytes / 32), band) + 48), facts);
       k.out.line("conv_planar<{}>(Conv{{{}}}, {}, {}, {}, scratch, thread, threads,", c.panel_vectors, fields, text(x.strides[1]), in, weights);
       break;
     }
@@ -177,7 +200,7 @@ void Emitter::conv(bool transposed) {
       const bool one_batch = xs[0].extent.is(1) || simplify(x.strides[0] - sw * extent(xs, 2, 0) * extent(xs, 2, 1), facts).is(0);
       if (pointwise && one_stride && one_batch) {
         // A matrix product over all pixels of all images.
-        k.kernel.scratch_bytes = half_l2(k.target, 4);
+        needs_scratch(gemm_scratch(k.target, xs[0].extent * pixels, oc, ic), fmt::format("gemm_scratch<{}>", c.panel_vectors), {xs[0].extent * pixels, oc, ic});
         k.out.line("gemm<{}>({}, {}, {}, {}, {}, {}, {}, scratch, thread, threads,", c.panel_vectors, sized(xs[0].extent * pixels), sized(oc), sized(ic), in,
                    sized(sw), sized(x.strides[1]), weights);
         k.out.in();
@@ -205,7 +228,7 @@ void Emitter::attention() {
   const Expr padded_t = ceildiv(t.extent, nr) * nr;
   Expr floats = rows * (padded_t + 16);
   if (!(s.extent.constant() && *s.extent.constant() <= 4)) floats = floats + padded_t * d.extent + t.extent * (ceildiv(e.extent, nr) * nr);
-  k.kernel.scratch_bytes = simplify(4 * floats, facts);
+  needs_scratch(4 * floats, "attention_scratch", {s.extent, t.extent, d.extent, e.extent});
 
   k.out.line("attention(Attention{{.batch = {}, .heads = {}, .s = {}, .t = {}, .d = {}, .e = {}, .q_s = {}, .k_t = {}, .v_t = {}}},", sized(b.extent), sized(h.extent),
              sized(s.extent), sized(t.extent), sized(d.extent), sized(e.extent), sized(q.strides[0]), sized(key.strides[0]), sized(value.strides[0]));
