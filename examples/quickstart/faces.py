@@ -15,33 +15,20 @@ SHRINK = 0.709                # from one level of the pyramid to the next
 SURE = (0.6, 0.7, 0.7)        # probability of a face that each network asks for
 
 
-# ---------------------------------------------------------------- around the networks, in numpy
+# ---------------------------------------------------------------- around the networks
 
-def area_resize(image, height, width):
-    """(height, width, 3) from an image; each pixel is the mean of those that it covers."""
-    def shrink(values, size):            # along the first axis
-        old = values.shape[0]
-        start = numpy.arange(size) * old // size
-        end = -((numpy.arange(1, size + 1) * -old) // size)
-        sums = numpy.concatenate([numpy.zeros_like(values[:1]), numpy.cumsum(values, 0)])
-        return (sums[end] - sums[start]) / (end - start)[:, None, None]
-    rows = shrink(image.astype(numpy.float64), height)
-    return shrink(rows.transpose(1, 0, 2), width).transpose(1, 0, 2)
-
-
-def network_input(images):
-    return numpy.ascontiguousarray(
-        ((numpy.stack(images) - 127.5) * 0.0078125).transpose(0, 3, 1, 2), dtype=numpy.float32)
+def network_input(pictures):
+    pixels = numpy.stack([numpy.asarray(picture) for picture in pictures]).transpose(0, 3, 1, 2)
+    return (numpy.ascontiguousarray(pixels, dtype=numpy.float32) - 127.5) * numpy.float32(0.0078125)
 
 
 def pyramid(image):
     """The image in sizes in which a face of some size fills one cell. Heights and widths are even: torch.export
     can only promise even ones, since the network's pooling rounds up."""
-    height, width = image.shape[:2]
     scale = CELL / SMALLEST_FACE
-    while min(height, width) * scale >= CELL + 2:
-        size = [2 * round(n * scale / 2) for n in (height, width)]
-        yield network_input([area_resize(image, *size)]), width / size[1], height / size[0]
+    while min(image.size) * scale >= CELL + 2:
+        size = [2 * round(n * scale / 2) for n in image.size]
+        yield network_input([image.resize(size, Image.BILINEAR)]), image.width / size[0], image.height / size[1]
         scale *= SHRINK
 
 
@@ -72,14 +59,9 @@ def squared(boxes):
 
 def crops(image, boxes, size):
     """The boxes cut out of the image, whose outside is black, as input of a network."""
-    cut = []
-    for x0, y0, x1, y1 in numpy.round(boxes).astype(int):
-        canvas = numpy.zeros((max(y1 - y0, 1), max(x1 - x0, 1), 3))
-        top, left = max(y0, 0), max(x0, 0)
-        part = image[top:max(y1, 0), left:max(x1, 0)]
-        canvas[top - y0:top - y0 + part.shape[0], left - x0:left - x0 + part.shape[1]] = part
-        cut.append(area_resize(canvas, size, size))
-    return network_input(cut)
+    corners = numpy.round(boxes).astype(int)
+    corners[:, 2:] = numpy.maximum(corners[:, 2:], corners[:, :2] + 1)
+    return network_input([image.crop(tuple(box)).resize((size, size), Image.BILINEAR) for box in corners.tolist()])
 
 
 def detect(image, first, second, third):
@@ -115,7 +97,7 @@ def detect(image, first, second, third):
 
 
 def draw(image, boxes, points, path):
-    picture = Image.fromarray(image)
+    picture = image.copy()
     pen = ImageDraw.Draw(picture)
     for box, marks in zip(boxes, points):
         pen.rectangle([float(v) for v in box], outline=(255, 60, 0), width=3)
@@ -126,20 +108,39 @@ def draw(image, boxes, points, path):
 
 # ---------------------------------------------------------------- the networks
 
-def timed(function):
-    times = []
+class Stopwatch:
+    """Networks that add up the time of their calls."""
+
+    def __init__(self):
+        self.spent = 0.0
+
+    def watch(self, network):
+        def run(pixels):
+            start = time.perf_counter()
+            outputs = network(pixels)
+            self.spent += time.perf_counter() - start
+            return outputs
+        return run
+
+
+def timed(image, networks):
+    """(what detect() finds, milliseconds of the whole, milliseconds in the networks)."""
+    whole, inside = [], []
     for _ in range(5):
+        watch = Stopwatch()
+        watched = [watch.watch(network) for network in networks]
         start = time.perf_counter()
-        result = function()
-        times.append((time.perf_counter() - start) * 1e3)
-    return result, min(times)
+        found = detect(image, *watched)
+        whole.append((time.perf_counter() - start) * 1e3)
+        inside.append(watch.spent * 1e3)
+    return found, min(whole), min(inside)
 
 
 def main():
     options = report.options(__doc__)
     torch.set_num_threads(options.threads)
     print("Face detection: MTCNN, three networks", flush=True)
-    image = pretrained.photograph()
+    image = Image.fromarray(pretrained.photograph())
     levels = [(pixels,) for pixels, _, _ in pyramid(image)]
     # from 14 on, no dimension inside is 1, which torch.export would make special
     even = {2: 2 * Dim("half_height", min=7, max=2048), 3: 2 * Dim("half_width", min=7, max=2048)}
@@ -161,21 +162,22 @@ def main():
             with torch.inference_mode():
                 return [t.numpy() for t in module(torch.from_numpy(pixels))]
         return run
-    (boxes, scores, points), own = timed(lambda: detect(image, *[m.run for m in models]))
-    (boxes_eager, _, points_eager), theirs = timed(lambda: detect(image, *[eager(m) for m in modules]))
+    (boxes, scores, points), own, own_networks = timed(image, [m.run for m in models])
+    (boxes_eager, _, points_eager), theirs, their_networks = timed(image, [eager(m) for m in modules])
     if len(boxes) == 0 or boxes.shape != boxes_eager.shape:
         raise SystemExit(f"{len(boxes)} faces found, {len(boxes_eager)} by PyTorch")
     picture = options.out / "faces.png"
     draw(image, boxes, points, picture)
     print(f"""
-  the whole detection, {len(levels)} image sizes: {own:.1f} ms, with PyTorch eager {theirs:.1f} ms (both with the same numpy in between)
+  one detection, {len(levels)} image sizes: {own_networks:.1f} ms in the networks, {own:.1f} ms with what is around them
+  with PyTorch eager:{' ' * len(str(len(levels)))}           {their_networks:.1f} ms in the networks, {theirs:.1f} ms with what is around them
   largest difference of a corner from PyTorch {numpy.abs(boxes - boxes_eager).max():.1e} pixels, of a landmark {numpy.abs(points - points_eager).max():.1e}""")
     for box, score in zip(boxes, scores):
         print(f"  face at ({', '.join(f'{v:.0f}' for v in box)}), probability {score:.3f}")
     print(f"  drawn to {picture}")
 
     try:
-        models[0].run(network_input([area_resize(image, 153, 154)]))
+        models[0].run(network_input([image.resize((154, 153))]))
         raise SystemExit("an odd height was accepted")
     except report.NacreError as error:
         print(f"\n  An odd height, which the program does not promise, is refused:\n    {error}")

@@ -6,6 +6,7 @@ their model files need torch alone.
 import importlib
 import importlib.util
 import json
+import logging
 import math
 import sys
 import types
@@ -15,6 +16,8 @@ import numpy
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)  # it misses triton, which nothing here needs
 
 
 class Missing(Exception):

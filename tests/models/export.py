@@ -20,7 +20,6 @@ import argparse
 import copy
 import hashlib
 import json
-import logging
 import multiprocessing
 import os
 import shutil
@@ -35,7 +34,6 @@ import torch
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
-logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)  # it misses triton, which nothing here needs
 warnings.filterwarnings("ignore")
 
 HERE = Path(__file__).resolve().parent
