@@ -283,7 +283,15 @@ void Loader::read_guards(const json& program) {
         size_t close = source.find(']', 4);
         size_t index = static_cast<size_t>(std::stoul(source.substr(4, close - 4)));
         std::string rest = source.substr(close + 1);
-        if (index < given.size()) sources.push_back("L['" + given[index] + "']" + rest);
+        if (index < given.size()) {
+          const std::string& name = given[index];
+          sources.push_back("L['" + name + "']" + rest);
+          // Export numbers the tensors of a star argument: `tensors_1` is `L['tensors'][1]` in guards.
+          size_t bar = name.rfind('_');
+          if (bar != std::string::npos && bar + 1 < name.size() &&
+              name.find_first_not_of("0123456789", bar + 1) == std::string::npos)
+            sources.push_back(fmt::format("L['{}'][{}]{}", name.substr(0, bar), name.substr(bar + 1), rest));
+        }
         sources.push_back(fmt::format("L['args'][{}]{}", index, rest));
         // A star argument holds what comes after the named ones.
         for (size_t named = 0; named <= index; ++named) {
