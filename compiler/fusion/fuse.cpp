@@ -143,7 +143,8 @@ LoopProgram fuse(LoopProgram program) {
   remove_dead(state);
   each_group(state, [&](int g) { return rename_copy(state, g); });
   for (int round = 0; round < 8; ++round) {
-    bool changed = each_group(state, [&](int g) { return join_consumer(state, g, Joining::to_results); });
+    bool changed = each_group(state, [&](int g) { return inline_reader_of_stored(state, g); });
+    changed |= each_group(state, [&](int g) { return join_consumer(state, g, Joining::to_results); });
     changed |= each_group(state, [&](int g) { return join_consumer(state, g, Joining::only_consumers); });
     changed |= each_group(state, [&](int g) { return inline_producer(state, g); });
     if (changed) continue;

@@ -179,6 +179,20 @@ Nest inlined(const FusionState& state, const Group& consumer, const Nest& nest, 
 
 }  // namespace
 
+bool inline_reader_of_stored(FusionState& state, int p) {
+  if (!is_pointwise(state[p]) || code_cost(state[p].nests[0].code) > 4) return false;
+  for (BufferId read : state.reads(p)) {
+    const int a = state.producer(read);
+    if (a < 0 || a >= p || state[a].sort) continue;
+    const std::set<int>& readers = state.readers(read);
+    const bool stays = readers.size() > 1 || state.leaves(read);
+    if (stays && !is_pointwise(state[a]) && state.writes(p).size() == 1 &&
+        state.readers(*state.writes(p).begin()).size() == 1)
+      return inline_producer(state, p);
+  }
+  return false;
+}
+
 bool inline_producer(FusionState& state, int p) {
   const Group& producer = state[p];
   if (!is_pointwise(producer) || producer.nests[0].stores.size() != 1) return false;
@@ -196,7 +210,7 @@ bool inline_producer(FusionState& state, int p) {
   double reads = 0;
   for (int r : readers) {
     const Group& reader = state[r];
-    if (reader.sort || r < p) return false;
+    if (reader.sort || r < p || (reader.serial && cost > 1)) return false;
     if (reader.contraction)
       for (const Operand& o : reader.contraction->operands)
         if (o.buffer == b) return false;

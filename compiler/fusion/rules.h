@@ -16,6 +16,11 @@ bool rename_copy(FusionState& state, int copy);
 //   %t[i] = exp %x[i];  %y[i, j] = add %t[i] %b[j]      ->  %y[i, j] = add (exp %x[i]) %b[j]
 bool inline_producer(FusionState& state, int producer);
 
+// The same where joining (below) would only add a result to store: the producer is cheap, its one reader could compute it from
+// what is stored for others anyway.
+//   %t = matmul ...;  %s[i] = mul %t[i] %t[i];  %m = reduce sum %s[i]   ->  %m = reduce sum (mul %t[i] %t[i])
+bool inline_reader_of_stored(FusionState& state, int producer);
+
 // A pointwise consumer runs in the nest that makes what it reads, at the same point: the epilogue of a contraction, what
 // follows a reduction, or more of a pointwise nest.
 //   %t = matmul ...;  %y[i] = relu %t[i]                ->  %y = relu (accumulator)

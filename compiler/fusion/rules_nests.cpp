@@ -130,6 +130,27 @@ Nest moved_under(const LoopProgram& program, const std::vector<LoopVar>& outer, 
   return result;
 }
 
+// True if sharing `outer` would leave the group's inner loops striding: an access whose last dim is indexed by the outer loop
+// `name` and another of whose dims moves with an inner loop.
+bool strides(const Group& g, const std::string& name, const std::set<std::string>& outer) {
+  const auto bad = [&](const Nest& n, const std::vector<Expr>& at) {
+    if (at.size() < 2 || !contains(at.back(), name)) return false;
+    for (const LoopVar& l : n.loops) {
+      if (outer.contains(l.name) || l.extent.is(1) || contains(at.back(), l.name)) continue;
+      for (size_t d = 0; d + 1 < at.size(); ++d)
+        if (contains(at[d], l.name)) return true;
+    }
+    return false;
+  };
+  for (const Nest& n : g.nests) {
+    for (const Scalar& s : n.code)
+      if (s.op == ScalarOp::load && bad(n, s.at)) return true;
+    for (const Store& s : n.stores)
+      if (bad(n, s.at)) return true;
+  }
+  return false;
+}
+
 double inner_points(const Group& g, const std::set<std::string>& without, const Facts& symbols) {
   double most = 1;
   for (const Nest& n : g.nests) {
@@ -164,10 +185,22 @@ bool share_outer(FusionState& state, int a, int b) {
     for (const Access& access : accesses)
       for (const Expr& e : *access.load)
         if (!e.constant() && e.op() != ExprOp::symbol) return false;
-  const std::map<std::string, Partner> matched = partners(accesses, la, lb, consumer.outer.empty());
+  std::map<std::string, Partner> matched = partners(accesses, la, lb, consumer.outer.empty());
   std::vector<LoopVar> outer;
   for (const LoopVar& l : la)
     if (matched.contains(l.name)) outer.push_back(l);
+  // The loop over what lies side by side stays inside, where it can be vectors.
+  for (bool again = true; again;) {
+    again = false;
+    std::set<std::string> in_a = names(outer), in_b;
+    for (const LoopVar& l : outer) in_b.insert(matched.at(l.name).loop);
+    for (size_t i = 0; i < outer.size() && !again; ++i) {
+      if (!strides(producer, outer[i].name, in_a) && !strides(consumer, matched.at(outer[i].name).loop, in_b)) continue;
+      matched.erase(outer[i].name);
+      outer.erase(outer.begin() + static_cast<ptrdiff_t>(i));
+      again = true;
+    }
+  }
   const auto all_matched = [&](const std::vector<LoopVar>& loops, bool of_producer) {
     return std::all_of(loops.begin(), loops.end(), [&](const LoopVar& l) {
       if (l.extent.is(1)) return true;

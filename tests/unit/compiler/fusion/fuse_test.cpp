@@ -70,6 +70,15 @@ TEST_F(Fuse, MakesOneGroupOfSoftmaxAndComputesTheExponentialOnce) {
   EXPECT_EQ(locals, 3) << print(p);
 }
 
+TEST_F(Fuse, KeepsTheContiguousLoopInsideASoftmaxOverChannels) {
+  const ValueId x = input("x", {2, 21, 40, 40});
+  const ValueId e = b.exp(b.sub(x, b.broadcast_to(b.amax(x, {1}, true), b.shape(x))));
+  output(b.div(e, b.broadcast_to(b.sum(e, {1}, true), b.shape(x))));
+  const LoopProgram p = fused();
+  ASSERT_EQ(p.groups.size(), 1u) << print(p);
+  for (const LoopVar& l : p.groups[0].outer) EXPECT_NE(l.name, "i3") << print(p);
+}
+
 TEST_F(Fuse, MakesOneGroupOfLayerNormOverDynamicRows) {
   dynamic("s0");
   const ValueId scale = input("scale", {64}, InputKind::parameter), shift = input("shift", {64}, InputKind::parameter);
