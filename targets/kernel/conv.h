@@ -130,7 +130,7 @@ NACRE_INLINE void finish_pixels(i64 rows, const float* values, const S& s, i64 f
 // One tile: R output pixels from `first` on, against one panel of weights.
 template <int R, int NV, class S, class Pixels>
 NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const float* in, const float* zeros,
-                            const float* b, i64 first) {
+                            const float* b, i64 first, Ahead& ahead) {
   constexpr int NR = NV * VL;
   constexpr bool kNoPadding = constant_zero<decltype(s.pad_h)> && constant_zero<decltype(s.pad_w)>;
   const i64 reach_y = (s.kh - 1) * s.dilation_h, reach_x = (s.kw - 1) * s.dilation_w;
@@ -156,13 +156,13 @@ NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const 
         const float* a[R];
         NACRE_UNROLL for (int i = 0; i < R; ++i) a[i] = base[i] + line;
         const auto run = times(s.kw, s.ic);
-        tile.add(a, C<1>{}, b, C<NR>{}, run);
+        tile.add(a, C<1>{}, b, C<NR>{}, run, ahead);
         b += run * NR;
       } else {
         NACRE_ROLLED for (i64 kx = 0; kx < s.kw; ++kx) {
           const float* a[R];
           NACRE_UNROLL for (int i = 0; i < R; ++i) a[i] = base[i] + (line + kx * s.dilation_w * s.sw);
-          tile.add(a, C<1>{}, b, C<NR>{}, s.ic);
+          tile.add(a, C<1>{}, b, C<NR>{}, s.ic, ahead);
           b += s.ic * NR;
         }
       }
@@ -179,7 +179,7 @@ NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const 
                               static_cast<uint64_t>(x) < static_cast<uint64_t>(i64{s.w});
         a[i] = in_image ? base[i] + tap : zeros;
       }
-      tile.add(a, C<1>{}, b, C<NR>{}, s.ic);
+      tile.add(a, C<1>{}, b, C<NR>{}, s.ic, ahead);
       b += s.ic * NR;
     }
   }
@@ -200,10 +200,11 @@ NACRE_INLINE void conv_group(const S& s, i64 group, const float* __restrict in, 
     NACRE_ROLLED for (i64 panel = part.panels.begin; panel < part.panels.end; ++panel) {
       const float* b = weights + (group * panels + panel) * k * NR;
       const i64 column = panel * NR, c = group * s.oc + column;
+      Ahead ahead = ahead_of(b + k * NR, k * NR, t_end - t, k);
       for_tiles<MR, NV>(
           pixels, t, t_end, column + NR <= s.oc,
           [&]<int R>(Tile<R, NV>& tile, i64 first)
-              NACRE_LAMBDA { conv_tile(tile, s, pixels, in + group * s.ic, zeros, b, first); },
+              NACRE_LAMBDA { conv_tile(tile, s, pixels, in + group * s.ic, zeros, b, first, ahead); },
           [&](const auto& tile, i64 first) NACRE_LAMBDA { finish_pixels(tile, s, first, c, epilogue); },
           [&](i64 rows, i64 first, const float* values)
               NACRE_LAMBDA { finish_pixels<NV>(rows, values, s, first, c, s.oc - column, epilogue); });

@@ -55,6 +55,17 @@ NACRE_INLINE constexpr int default_nv(i64 n) {
 
 // ---- one register tile ----------------------------------------------------------------------------------------------
 
+// The weights that the next panel will need: tiles fetch them into L2 while they use this one. Every fourth step of a
+// tile fetches a line and moves on by `bytes`, which may be less than a line.
+struct Ahead {
+  const char* next;
+  i64 bytes;
+};
+// Spreads the `floats` from `next` on over that many tiles of k steps each.
+NACRE_INLINE Ahead ahead_of(const float* next, i64 floats, i64 tiles, i64 k) {
+  return {reinterpret_cast<const char*>(next), imin(64, floats * 16 / imax(1, tiles * k) + 1)};
+}
+
 template <int R, int NV>
 struct Tile {
   vf acc[R][NV];
@@ -77,13 +88,36 @@ struct Tile {
   // acc[m][:] += sum over l of a[m][l * ska] * b[l * ldb + :]
   template <class K, class SKA, class LDB>
   NACRE_MEMBER void add(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k) {
-    NACRE_UNROLL4 for (i64 l = 0; l < k; ++l) {
-      vf bv[NV];
-      NACRE_UNROLL for (int n = 0; n < NV; ++n) bv[n] = load(b + l * ldb + n * VL);
-      NACRE_UNROLL for (int m = 0; m < R; ++m) {
-        const vf av = splat(a[m][l * ska]);
-        NACRE_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] = fma(av, bv[n], acc[m][n]);
-      }
+    steps(a, ska, b, ldb, k, []() NACRE_LAMBDA {});
+  }
+  // The same, fetching ahead.
+  template <class K, class SKA, class LDB>
+  NACRE_MEMBER void add(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k, Ahead& ahead) {
+    steps(a, ska, b, ldb, k, [&]() NACRE_LAMBDA {
+      __builtin_prefetch(ahead.next, 0, 2);
+      ahead.next += ahead.bytes;
+    });
+  }
+  template <class K, class SKA, class LDB, class F>
+  NACRE_MEMBER void steps(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k, F every_fourth) {
+    const i64 whole = k / 4 * 4;
+    NACRE_ROLLED for (i64 l = 0; l < whole; l += 4) {
+      every_fourth();
+      NACRE_UNROLL for (int u = 0; u < 4; ++u) step(a, ska, b, ldb, l + u);
+    }
+    if constexpr (is_constant<K>::value) {
+      NACRE_UNROLL for (i64 u = 0; u < K::value % 4; ++u) step(a, ska, b, ldb, whole + u);
+    } else {
+      NACRE_ROLLED for (i64 l = whole; l < k; ++l) step(a, ska, b, ldb, l);
+    }
+  }
+  template <class SKA, class LDB>
+  NACRE_MEMBER void step(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, i64 l) {
+    vf bv[NV];
+    NACRE_UNROLL for (int n = 0; n < NV; ++n) bv[n] = load(b + l * ldb + n * VL);
+    NACRE_UNROLL for (int m = 0; m < R; ++m) {
+      const vf av = splat(a[m][l * ska]);
+      NACRE_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] = fma(av, bv[n], acc[m][n]);
     }
   }
 };
@@ -268,12 +302,23 @@ inline constexpr i64 kBlockFloats = NACRE_L2_BYTES / 4 * 2 / 5;  // of A
 inline constexpr i64 kPartFloats = NACRE_L2_BYTES / 4 / 4;       // of waiting sums
 inline constexpr i64 kBlockK = NACRE_L1_BYTES / 2 / 64;          // a panel of this length takes half of L1
 
+// Distance of the copied pieces of rows: no multiple of 4 KB, so that they do not share cache sets.
+NACRE_INLINE constexpr i64 cut_pitch(i64 k) { return round_up(round_up(ceil_div(k, ceil_div(k, kBlockK)), 4), 16) + 16; }
 NACRE_INLINE constexpr bool cuts_k(i64 m, i64 n, i64 k) {
   return k > 2 * kBlockK && m > 24 && m * k > kBlockFloats && n * k > kBlockFloats;
 }
 template <int NV>
 NACRE_INLINE constexpr i64 gemm_scratch(i64 m, i64 n, i64 k) {
-  return cuts_k(m, n, k) ? kPartFloats : 0;
+  return cuts_k(m, n, k) ? kPartFloats + kBlockFloats + tile_rows(NV) * cut_pitch(k) : 0;
+}
+// A piece of one row of A, side by side.
+template <class SKA>
+NACRE_INLINE void copy_row(const float* __restrict from, SKA ska, i64 count, float* __restrict to) {
+  i64 l = 0;
+  if (ska == 1) {
+    NACRE_ROLLED for (; l + VL <= count; l += VL) store(to + l, load(from + l));
+  }
+  NACRE_ROLLED for (; l < count; ++l) to[l] = from[l * ska];
 }
 
 template <int NV, class M, class N, class K, class LDA, class SKA, class Epilogue>
@@ -304,13 +349,14 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
       const i64 t_end = imin(part.tiles.end, t + block);
       NACRE_ROLLED for (i64 panel = part.panels.begin; panel < part.panels.end; ++panel) {
         const float* bp = b + panel * k * NR;
+        Ahead ahead = ahead_of(bp + k * NR, k * NR, t_end - t, k);
         product_tiles<MR, NV>(
             m, t, t_end, panel * NR, n,
             [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
               const float* p[R];
               NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + row_of(m, first, i) * lda;
               tile.clear();
-              tile.add(p, ska, bp, C<NR>{}, k);
+              tile.add(p, ska, bp, C<NR>{}, k, ahead);
             },
             epilogue);
       }
@@ -318,27 +364,32 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
     return;
   }
 
-  const i64 cuts = ceil_div(k, kBlockK), cut = round_up(ceil_div(k, cuts), 4);
-  const i64 block = imax(1, kBlockFloats / (MR * cut));
+  const i64 cuts = ceil_div(k, kBlockK), cut = round_up(ceil_div(k, cuts), 4), pitch = cut_pitch(k);
+  const i64 block = imax(1, kBlockFloats / (MR * pitch));
   const i64 group = imax(1, kPartFloats / (imin(block, part.tiles.end - part.tiles.begin) * MR * NR));
+  float* rows = scratch + kPartFloats;
   NACRE_ROLLED for (i64 t = part.tiles.begin; t < part.tiles.end; t += block) {
-    const i64 t_end = imin(part.tiles.end, t + block);
+    const i64 t_end = imin(part.tiles.end, t + block), top = tiles.row(t), bottom = tiles.row(t_end);
     NACRE_ROLLED for (i64 g = part.panels.begin; g < part.panels.end; g += group) {
       const i64 g_end = imin(part.panels.end, g + group);
       NACRE_ROLLED for (i64 k0 = 0; k0 < k; k0 += cut) {
         const i64 kc = imin(cut, k - k0);
+        NACRE_ROLLED for (i64 i = top; i < bottom; ++i) {
+          copy_row(a + i * lda + k0 * ska, ska, kc, rows + (i - top) * pitch);
+        }
         NACRE_ROLLED for (i64 panel = g; panel < g_end; ++panel) {
           const float* bp = b + (panel * k + k0) * NR;
-          float* sums = scratch + (panel - g) * (t_end - t) * MR * NR - tiles.row(t) * NR;
+          float* sums = scratch + (panel - g) * (t_end - t) * MR * NR - top * NR;
+          Ahead ahead = ahead_of(bp + k * NR, kc * NR, t_end - t, kc);
           const auto add = [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
             const float* p[R];
-            NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + row_of(m, first, i) * lda + k0 * ska;
+            NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = rows + (row_of(m, first, i) - top) * pitch;
             if (k0 == 0) {
               tile.clear();
             } else {
               tile.read(sums + first * NR);
             }
-            tile.add(p, ska, bp, C<NR>{}, kc);
+            tile.add(p, C<1>{}, bp, C<NR>{}, kc, ahead);
           };
           if (k0 + kc == k) {
             product_tiles<MR, NV>(m, t, t_end, panel * NR, n, add, epilogue);

@@ -293,28 +293,32 @@ def compile_case(case, level, folder, keep_headers):
 compile_case.count = 0
 
 
+def include_folder(path, kernel):
+    """A folder for -I in which `nacre/` is the kernel library in `kernel`."""
+    nacre = os.path.join(path, "nacre")
+    os.makedirs(nacre)
+    for name in os.listdir(kernel):
+        os.symlink(os.path.abspath(os.path.join(kernel, name)), os.path.join(nacre, name))
+    os.symlink(os.path.abspath(os.path.join(ROOT, "formats", "kernel_abi.h")), os.path.join(nacre, "kernel_abi.h"))
+    return path
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--level", default="x86-64-v3")
     parser.add_argument("--only", default="")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.15, help="at least this long for each side of a case")
-    parser.add_argument("--no-torch", action="store_true")
+    parser.add_argument("--against", help="another folder of kernel headers to time instead of PyTorch")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     torch.manual_seed(1)
     worst = []
     with tempfile.TemporaryDirectory() as folder:
-        headers = os.path.join(folder, "include")
-        os.makedirs(headers)
-        nacre = os.path.join(headers, "nacre")
-        os.makedirs(nacre)
-        kernel = os.path.join(ROOT, "targets", "kernel")
-        for name in os.listdir(kernel):
-            os.symlink(os.path.join(kernel, name), os.path.join(nacre, name))
-        os.symlink(os.path.join(ROOT, "formats", "kernel_abi.h"), os.path.join(nacre, "kernel_abi.h"))
-        print(f"{'case':44} {'nacre us':>9} {'torch us':>9} {'ratio':>6} {'GFLOP/s':>8} {'error':>8} {'cc s':>5} {'KB':>4}")
+        headers = include_folder(os.path.join(folder, "include"), os.path.join(ROOT, "targets", "kernel"))
+        others = include_folder(os.path.join(folder, "others"), os.path.abspath(arguments.against)) if arguments.against else None
+        print(f"{'case':44} {'nacre us':>9} {'other us' if others else 'torch us':>9} {'ratio':>6} {'GFLOP/s':>8} {'error':>8} {'cc s':>5} {'KB':>4}")
         for make in cases(arguments.level):
             case = make()
             if arguments.only not in case.name:
@@ -327,9 +331,12 @@ def main():
             call()
             exact = case.exact().reshape(case.output.shape)
             error = ((case.output.double() - exact).abs().max() / exact.abs().max().clamp(min=1e-30)).item()
-            mine, theirs, clock = 1e9, 1e9, time.perf_counter
-            sides = [call] if arguments.no_torch else [call, case.eager]
-            case.eager()
+            clock = time.thread_time  # of this thread alone: other work on the machine counts less
+            sides = [call, case.eager]
+            if others:
+                other = compile_case(case, arguments.level, folder, others)
+                sides[1] = lambda: other(pointers, ctypes.c_void_p(case.output.data_ptr()), ctypes.c_void_p(scratch.data_ptr()), 0, 1)
+            sides[1]()
             best = [1e9, 1e9]
             until, rounds = clock() + arguments.seconds * 2, 0
             while rounds < arguments.rounds or clock() < until:
