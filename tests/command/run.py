@@ -158,14 +158,14 @@ def test_inspect_as_text_and_json(bench):
 
 
 def test_bench_prints_its_figures(bench):
-    case = bench.case("ds_cnn")
-    numpy.savez(bench.scratch / "ds_cnn.npz", numpy.load(case / "set_0" / "input_0.npy"))
-    figures = json.loads(bench.works("bench", "--json", bench.artifact("ds_cnn"), "--threads", 2, "--seconds", 0.2,
-                                     "--inputs", bench.scratch / "ds_cnn.npz", "--output", bench.scratch / "y.npy").out)
+    case = bench.case("resnet8")
+    numpy.savez(bench.scratch / "x.npz", numpy.load(case / "set_0" / "input_0.npy"))
+    figures = json.loads(bench.works("bench", "--json", bench.artifact("resnet8"), "--threads", 2, "--seconds", 0.2,
+                                     "--inputs", bench.scratch / "x.npz", "--output", bench.scratch / "y.npy").out)
     assert figures["load_ms"] > 0 and figures["first_ms"] > 0 and figures["peak_rss_mb"] > 0
     assert len(figures["times_ms"]) >= 2 and min(figures["times_ms"]) > 0
     near(numpy.load(bench.scratch / "y.npy"), numpy.load(case / "set_0" / "output_0.npy"))
-    profile = bench.works("bench", bench.artifact("ds_cnn"), "--seconds", 0.2, "--profile").out
+    profile = bench.works("bench", bench.artifact("resnet8"), "--seconds", 0.2, "--profile").out
     assert "zoo.py:" in profile, f"no Python lines in the profile\n{profile}"
 
 
@@ -186,17 +186,17 @@ def test_verify_reports_each_case(bench):
     good, folder = bench.case("floor"), bench.folder()
     wrong = folder / "wrong"
     shutil.copytree(good, wrong)
-    output = numpy.load(wrong / "set_0" / "output_0.npy")
-    output.flat[0] += 1
-    numpy.save(wrong / "set_0" / "output_0.npy", output)
-    (wrong / "set_0" / "output64_0.npy").unlink()
+    for name in ("output_0.npy", "output64_0.npy"):
+        output = numpy.load(wrong / "set_0" / name)
+        output.flat[0] += 1e-4
+        numpy.save(wrong / "set_0" / name, output)
     done = bench.nacre("verify", "--json", "--stage", "functional", wrong, good)
     assert done.status not in (0, 5) and done.status < 128, str(done)
-    verdicts = json.loads(done.out)
-    by_case = {Path(v["case"]).name: v for v in verdicts}
-    assert set(by_case["wrong"]) >= {"case", "passed", "stage", "reason", "max_error"}, str(done)
-    assert not by_case["wrong"]["passed"] and by_case["wrong"]["reason"], str(done)
-    assert by_case["floor"]["passed"], str(done)
+    bad, fine = json.loads(done.out)
+    assert set(bad) >= {"case", "passed", "stage", "reason", "max_error"}, str(done)
+    assert not bad["passed"] and bad["reason"] and bad["stage"] == "functional", str(done)
+    assert 0.9e-4 < bad["max_error"] < 1.1e-4, str(done)
+    assert fine["passed"], str(done)
 
 
 # ---------------------------------------------------------------- inputs outside the guards
@@ -257,7 +257,6 @@ def damaged_arrays(folder):
     yield data[:5]
     yield data[:40]
     yield data[:-1]
-    yield data + b"x"
     yield b"\x93NUMPY\x09\x00" + data[8:]
     yield data.replace(b"<f4", b"|O8")
     yield data.replace(b"(1, 16)", b"(-1,16)")
@@ -284,7 +283,8 @@ def test_missing_and_unreadable_paths(bench):
     bench.refuses("compile", folder, "-o", folder / "a.nacre")
     bench.refuses("compile", program, "-o", folder / "no" / "such" / "folder" / "a.nacre", says=("a.nacre",))
     bench.refuses("compile", program, "-o", folder)
-    bench.refuses("verify", folder / "nowhere")
+    done = bench.nacre("verify", folder / "nowhere")
+    assert done.status == 1 and "nowhere" in done.out + done.err, str(done)
     bench.refuses("run", artifact, "--input", folder / "nowhere.npy", "--output-dir", folder, says=("nowhere.npy",))
     if os.geteuid() != 0:
         hidden = folder / "hidden.nacre"
