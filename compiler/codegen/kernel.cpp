@@ -35,7 +35,7 @@ std::string KernelContext::pointer(BufferId id) {
   auto found = pointers.find(id);
   if (found != pointers.end()) return found->second;
   check(program[id].kind != BufferKind::local, "local buffer {} has no place", program[id].name);
-  const std::string name = "b" + std::to_string(kernel.buffers.size());
+  const std::string name = "data" + std::to_string(kernel.buffers.size());
   kernel.buffers.push_back(id);
   return pointers[id] = name;
 }
@@ -164,7 +164,7 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
   Writer head;
   for (size_t i = 0; i < k.kernel.buffers.size(); ++i) {
     const BufferId id = k.kernel.buffers[i];
-    head.line("{0}* __restrict b{1} = static_cast<{0}*>(args->buffers[{1}]);", storage_type(program[id].dtype), i);
+    head.line("{0}* __restrict data{1} = static_cast<{0}*>(args->buffers[{1}]);", storage_type(program[id].dtype), i);
   }
   size_t node = 0;
   for (const auto& [name, symbol] : program.symbols) {

@@ -4,6 +4,7 @@
 #include "nacre/kernel_abi.h"
 #include "nacre/vec.h"
 #include "nacre/math.h"
+#include "nacre/arithmetic.h"
 #include "nacre/loops.h"
 #include "nacre/gemm.h"
 #include "nacre/conv.h"
