@@ -58,6 +58,9 @@ int64_t divide_limits(int64_t a, int64_t b) {
 
 Interval hull(Interval a, Interval b) { return {std::min(a.min, b.min), std::max(a.max, b.max)}; }
 
+// Larger limits stand for "none" in exported programs, and their products would leave 64 bits.
+constexpr int64_t kMaxLimit = int64_t{1} << 40;
+
 constexpr int kMaxBelowDepth = 8;  // a bound that is a symbol with a bound that is ...
 
 Interval interval_of(const Expr& e, const Facts& facts, int depth);
@@ -344,7 +347,7 @@ class Prover {
     }
     const Interval limits = range_of(atom, facts_);
     const int64_t limit = rising ? limits.min : limits.max;
-    if (!is_infinite(limit) && try_limit(limit)) return true;
+    if (std::abs(limit) <= kMaxLimit && try_limit(limit)) return true;
     if (!tried) return std::nullopt;
     return false;
   }
@@ -445,7 +448,8 @@ std::optional<Expr> sum_with_quotient_and_remainder(const Expr& e, const Facts& 
       const Expr& c = atom.operands()[1];
       const Expr factor = without(t, i);
       const Expr quotient = floordiv(x, c);
-      // Only where a term vanishes: 392*(x floordiv 7) + 7*(x mod 7) keeps its digits apart, whose ranges tell more.
+      // Only where a term vanishes: 392*(x floordiv 7) + 7*(x mod 7) keeps its digits apart, whose
+      // ranges tell more.
       if (auto simpler = if_simpler(e - term + factor * (x - c * quotient), e);
           simpler && terms_of(*simpler).size() < terms_of(e).size())
         return simpler;

@@ -132,6 +132,15 @@ TEST(Simplify, ProvesWithBoundsThatAreExpressions) {
   EXPECT_FALSE(is_multiple(parse_expr("s"), 4, facts));
 }
 
+TEST(Simplify, SurvivesHugeRanges) {
+  const Facts facts =
+      parse_facts("s: 0..9223372036854775806, t: -9223372036854775806..9223372036854775806");
+  EXPECT_FALSE(proves_lt(parse_expr("64*s"), parse_expr("128*t + 5"), facts));
+  EXPECT_TRUE(proves_le(parse_expr("64*s"), parse_expr("128*s + 5"), facts));
+  EXPECT_EQ(simplify(parse_expr("(64*s + 3) mod 64"), facts), Expr(3));
+  EXPECT_FALSE(proves_eq(parse_expr("s floordiv 1000"), parse_expr("t*t"), facts));
+}
+
 TEST(Simplify, BoundsExpressions) {
   const Facts facts = parse_facts("i < n, n: 2..10, s: 3..64 by 8");
   const auto expect = [&](const char* text, int64_t min, int64_t max) {
