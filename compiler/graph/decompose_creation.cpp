@@ -64,8 +64,12 @@ Results linspace(Call& c) {
   Builder& b = c.builder();
   Expr steps = c.output_shape()[0];
   Operand first = c.operand("start"), last = c.operand("end");
-  Tensor start = reshape(as_tensor(b, first, NACRE_f64), {});
-  Tensor end = reshape(as_tensor(b, last, NACRE_f64), {});
+  auto bound = [&](const Operand& x) {
+    Tensor t = reshape(as_tensor(b, x, NACRE_f64), {});
+    return is_integer(dtype) ? cast(cast(t, dtype), NACRE_f64)
+                             : t;  // whole numbers before the steps
+  };
+  Tensor start = bound(first), end = bound(last);
   if (steps.is(1)) return expand(cast(start, dtype), c.output_shape());
   Tensor i = cast(iota(b, steps), NACRE_f64);
   Tensor step = (end - start) / Operand(max(steps - 1, 1));

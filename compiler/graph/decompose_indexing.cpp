@@ -22,9 +22,8 @@ Results index(Call& c) {
   return index(c.tensor("self"), indices);
 }
 
-// Out-of-range positions are those that the mask rules out.
-Results masked_index(Call& c) {
-  Tensor x = c.tensor("self"), mask = to_bool(c.tensor("mask"));
+// Out-of-range positions are those that a mask rules out: they are brought into range.
+std::vector<Tensor> indices_in_range(Call& c, const Tensor& x) {
   std::vector<Tensor> indices = c.tensors("indices");
   reject_masks(c, indices);
   for (size_t i = 0; i < indices.size(); i++) {
@@ -32,6 +31,12 @@ Results masked_index(Call& c) {
     Expr last = simplify(max(x.shape()[i] - 1, 0), c.facts());
     indices[i] = clamp(cast(indices[i], NACRE_i64), 0, Operand(last));
   }
+  return indices;
+}
+
+Results masked_index(Call& c) {
+  Tensor x = c.tensor("self"), mask = to_bool(c.tensor("mask"));
+  std::vector<Tensor> indices = indices_in_range(c, x);
   Tensor taken = index(x, indices);
   return where(mask, taken, as_tensor(c.builder(), c.number("fill"), x.dtype()));
 }
@@ -120,6 +125,15 @@ Results index_put(Call& c) {
   return index_put(x, expand(values, indexed_shape(x, indices)), indices, accumulate);
 }
 
+Results masked_index_put(Call& c) {
+  Tensor x = c.tensor("self"), mask = to_bool(c.tensor("mask"));
+  std::vector<Tensor> indices = indices_in_range(c, x);
+  Shape shape = indexed_shape(x, indices);
+  Tensor values = cast(c.tensor("values"), x.dtype());
+  values = expand(where(mask, values, full(c.builder(), {}, 0, x.dtype())), shape);
+  return index_put(x, values, indices, true);
+}
+
 Results masked_scatter(Call& c) {
   Tensor x = c.tensor("self"), mask = to_bool(c.tensor("mask"));
   Shape shape = c.output_shape();
@@ -136,6 +150,27 @@ Results index_select(Call& c) {
 }
 
 Results embedding(Call& c) { return index_dim(c.tensor("weight"), 0, c.tensor("indices")); }
+
+// Rows that are looked up and longer than max_norm are scaled down to it.
+Results embedding_renorm(Call& c) {
+  Tensor x = c.tensor("self"), wide = to_compute(x);
+  Tensor indices = flatten(c.tensor("indices"));
+  double limit = c.real("max_norm"), p = c.real("norm_type", 2);
+  Tensor a = abs(wide), norm;
+  if (std::isinf(p))
+    norm = amax(a, {1}, true);
+  else if (p == 1)
+    norm = sum(a, {1}, true);
+  else if (p == 2)
+    norm = sqrt(sum(a * a, {1}, true));
+  else
+    norm = pow(sum(pow(a, p), {1}, true), 1 / p);
+  Tensor marks = full(c.builder(), {x.size(0)}, Number(false), NACRE_bool_);
+  Tensor yes = full(c.builder(), indices.shape(), Number(true), NACRE_bool_);
+  Tensor touched = unsqueeze(index_put(marks, yes, {indices}, false), 1);
+  Tensor scaled = cast(wide * (reciprocal(norm + 1e-7) * limit), x.dtype());
+  return where(touched & gt(norm, limit), scaled, x);
+}
 
 Results take(Call& c) { return index(flatten(c.tensor("self")), {c.tensor("index")}); }
 
@@ -348,6 +383,8 @@ constexpr Decomposition kTable[] = {
     {"index.Tensor", index},
     {"_unsafe_index.Tensor", index},
     {"_unsafe_masked_index.default", masked_index},
+    {"_unsafe_masked_index_put_accumulate.default", masked_index_put},
+    {"embedding_renorm.default", embedding_renorm},
     {"index_put.default", index_put},
     {"_unsafe_index_put.default", index_put},
     {"_index_put_impl.default", index_put},

@@ -45,6 +45,20 @@ Results safe_softmax(Call& c) {
   return cast(where(masked, full_like(y, 0), y), c.output_dtype());
 }
 
+Results softmax_backward(Call& c, bool logarithm) {
+  Tensor gradient = to_compute(c.tensor("grad_output")), y = to_compute(c.tensor("output"));
+  int64_t dim = c.dim("dim", y.rank());
+  Dims dims = y.rank() == 0 ? Dims{} : Dims{dim};
+  Tensor result;
+  if (logarithm) {
+    result = gradient - exp(y) * sum(gradient, dims, true);
+  } else {
+    Tensor weighted = gradient * y;
+    result = weighted - y * sum(weighted, dims, true);
+  }
+  return cast(result, c.output_dtype());
+}
+
 // One value a channel, shaped to meet x: channels are dim 1.
 Tensor per_channel(const Tensor& v, const Tensor& x) { return broadcast(v, x.shape(), {1}); }
 
@@ -247,6 +261,8 @@ constexpr Decomposition kTable[] = {
     {"_log_softmax.default", [](Call& c) { return softmax(c, true); }},
     {"special_log_softmax.default", [](Call& c) { return softmax(c, true); }},
     {"_safe_softmax.default", safe_softmax},
+    {"_softmax_backward_data.default", [](Call& c) { return softmax_backward(c, false); }},
+    {"_log_softmax_backward_data.default", [](Call& c) { return softmax_backward(c, true); }},
     {"batch_norm.default", batch_norm},
     {"native_batch_norm.default",
      [](Call& c) { return native_batch_norm(c, c.flag("training", false)); }},

@@ -26,14 +26,18 @@ Amounts read_amounts(Call& c, const Tensor& x, const char* name) {
 
 enum class Mode { constant, reflect, replicate, circular };
 
-// One dim of x padded by parts of itself. Negative amounts cut first.
+// One dim of x padded by parts of itself. Negative amounts cut: the circular mode cuts first, the
+// others repeat parts of the whole.
 Tensor pad_dim_with_itself(const Tensor& whole, int64_t dim, const Expr& low_amount,
                            const Expr& high_amount, Mode mode) {
   const Facts& facts = whole.facts();
-  Tensor x = pad_dim(whole, dim, simplify(min(low_amount, 0), facts),
-                     simplify(min(high_amount, 0), facts), 0);
-  Expr low = simplify(max(low_amount, 0), facts), high = simplify(max(high_amount, 0), facts);
-  Expr n = x.size(dim);
+  auto positive = [&](const Expr& e) { return simplify(max(e, 0), facts); };
+  auto negative = [&](const Expr& e) { return simplify(min(e, 0), facts); };
+  auto cut = [&](const Tensor& t) {
+    return pad_dim(t, dim, negative(low_amount), negative(high_amount), 0);
+  };
+  Tensor x = mode == Mode::circular ? cut(whole) : whole;
+  Expr low = positive(low_amount), high = positive(high_amount), n = x.size(dim);
   auto part = [&](const Expr& start, const Expr& end) {
     return slice(x, dim, simplify(start, facts), simplify(end, facts));
   };
@@ -54,7 +58,8 @@ Tensor pad_dim_with_itself(const Tensor& whole, int64_t dim, const Expr& low_amo
     if (mode == Mode::replicate) parts.push_back(repeated(part(n - 1, n), high));
     if (mode == Mode::circular) parts.push_back(part(0, high));
   }
-  return concat(parts, dim);
+  Tensor joined = concat(parts, dim);
+  return mode == Mode::circular ? joined : cut(joined);
 }
 
 Results pad_with_itself(Call& c, const char* name, Mode mode) {

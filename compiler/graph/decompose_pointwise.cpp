@@ -185,6 +185,21 @@ Tensor digamma(const Tensor& x) {
 
 Tensor erfc(const Tensor& x) { return cast(-erf(cast(x, NACRE_f64)) + 1, x.dtype()); }
 
+// The modified Bessel function of order 0, times exp(-|x|) if `scaled`: its power series up to 30,
+// the asymptotic one beyond.
+Tensor bessel_i0(const Tensor& x, bool scaled) {
+  Tensor z = abs(cast(x, NACRE_f64));
+  Tensor quarter = minimum(z * z / 4, 225.0);
+  constexpr int kTerms = 64;
+  Tensor series = full_like(z, 1.0);
+  for (int k = kTerms; k > 0; k--) series = series * quarter / static_cast<double>(k * k) + 1;
+  Tensor r = reciprocal(maximum(z, 30.0) * 8);
+  Tensor tail = polynomial(r, {893025.0 / 120, 11025.0 / 24, 225.0 / 6, 9.0 / 2, 1.0, 1.0});
+  tail = tail / sqrt(z * (2 * std::numbers::pi));
+  Tensor small = scaled ? series * exp(-z) : series, large = scaled ? tail : tail * exp(z);
+  return cast(where(le(z, 30.0), small, large), x.dtype());
+}
+
 Tensor sinc(const Tensor& x) {
   Tensor t = x * std::numbers::pi;
   return where(eq(x, 0), full_like(x, 1.0), sin(t) / t);
@@ -349,6 +364,31 @@ Results heaviside(Call& c) {
   return where(eq(x, zero), values, cast(gt(x, zero), x.dtype()));
 }
 
+Results is_close(Call& c) {
+  Tensor a = c.tensor("self"), b = c.tensor("other");
+  double rtol = c.real("rtol", 1e-5), atol = c.real("atol", 1e-8);
+  Tensor close = eq(a, b);
+  if (is_floating(a.dtype()) && c.flag("equal_nan", false)) close = close | (isnan(a) & isnan(b));
+  if (rtol == 0 && atol == 0) return close;
+  Tensor x = nacre::to_float(a), y = nacre::to_float(b);
+  Tensor allowed = abs(y * rtol) + atol, actual = abs(x - y);
+  return close | (lt(actual, kInfinity) & le(actual, allowed));
+}
+
+Results angle(Call& c) {
+  Tensor x = nacre::to_float(c.self());
+  return where(isnan(x), x, where(lt(x, 0), full_like(x, std::numbers::pi), full_like(x, 0)));
+}
+
+Results multivariate_lgamma(Call& c) {
+  Tensor input = nacre::to_float(c.self()), x = cast(input, NACRE_f64);
+  int64_t p = c.integer("p");
+  auto n = static_cast<double>(p);
+  Tensor y = full_like(x, n * (n - 1) / 4 * std::log(std::numbers::pi));
+  for (int64_t j = 0; j < p; j++) y = y + lgamma(x - static_cast<double>(j) / 2);
+  return cast(y, input.dtype());
+}
+
 Results ldexp(Call& c) {
   Operand x = c.operand("self");
   Tensor e = c.tensor("other");
@@ -492,6 +532,11 @@ constexpr Decomposition kTable[] = {
     {"lgamma.default", float_formula<lgamma>}, {"special_gammaln.default", float_formula<lgamma>},
     {"digamma.default", float_formula<digamma>}, {"special_digamma.default", float_formula<digamma>},
     {"special_psi.default", float_formula<digamma>},
+    {"i0.default", float_formula<[](const Tensor& x) { return bessel_i0(x, false); }>},
+    {"special_i0.default", float_formula<[](const Tensor& x) { return bessel_i0(x, false); }>},
+    {"special_i0e.default", float_formula<[](const Tensor& x) { return bessel_i0(x, true); }>},
+    {"mvlgamma.default", multivariate_lgamma}, {"special_multigammaln.default", multivariate_lgamma},
+    {"angle.default", angle}, {"isclose.default", is_close},
     {"sinc.default", float_formula<sinc>}, {"special_sinc.default", float_formula<sinc>},
     {"special_entr.default", float_formula<entropy>},
     {"special_ndtr.default", float_formula<ndtr>}, {"special_log_ndtr.default", float_formula<log_ndtr>},

@@ -277,6 +277,16 @@ Results max_unpool(Call& c, size_t n) {
   return reshape(y, shape);
 }
 
+// Every gradient is added where the maximum came from.
+Results max_pool_backward(Call& c, size_t n) {
+  Tensor x = c.tensor("self"), gradient = c.tensor("grad_output");
+  int64_t spatial = -static_cast<int64_t>(n);
+  Tensor flat = flatten(full_like(x, 0), spatial, -1);
+  Tensor y = scatter(flat, flatten(c.tensor("indices"), spatial, -1),
+                     flatten(gradient, spatial, -1), -1, "add");
+  return reshape(y, x.shape());
+}
+
 constexpr Decomposition kTable[] = {
     {"max_pool1d.default", [](Call& c) { return max_pool(c, 1); }},
     {"max_pool2d.default", [](Call& c) { return max_pool(c, 2); }},
@@ -295,6 +305,8 @@ constexpr Decomposition kTable[] = {
     {"adaptive_max_pool1d.default", [](Call& c) { return adaptive_max_pool(c, 1); }},
     {"adaptive_max_pool2d.default", [](Call& c) { return adaptive_max_pool(c, 2); }},
     {"adaptive_max_pool3d.default", [](Call& c) { return adaptive_max_pool(c, 3); }},
+    {"max_pool2d_with_indices_backward.default", [](Call& c) { return max_pool_backward(c, 2); }},
+    {"max_pool3d_with_indices_backward.default", [](Call& c) { return max_pool_backward(c, 3); }},
     {"max_unpool2d.default", [](Call& c) { return max_unpool(c, 2); }},
     {"max_unpool3d.default", [](Call& c) { return max_unpool(c, 3); }},
 };

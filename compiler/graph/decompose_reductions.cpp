@@ -324,6 +324,50 @@ Results trace(Call& c) {
   return sum(where(on, x, full_like(x, 0)), {0, 1});
 }
 
+Results sum_to_size(Call& c) {
+  Tensor x = c.self();
+  Shape size = c.sizes("size");
+  int64_t skip = x.rank() - static_cast<int64_t>(size.size());
+  Dims dims;
+  for (int64_t d = 0; d < x.rank(); d++)
+    if (d < skip || (size[static_cast<size_t>(d - skip)].is(1) && !x.size(d).is(1)))
+      dims.push_back(d);
+  return cast(dims.empty() ? x : reshape(sum(x, dims, true), size), c.output_dtype());
+}
+
+Results distance(Call& c) {
+  Tensor d = c.tensor("self") - c.tensor("other");
+  return vector_norm(d, c.real("p", 2), all_dims(d.rank()), false);
+}
+
+// Central differences inside, one-sided ones of the given order at both ends; the spacing is even.
+Results gradient(Call& c) {
+  Tensor x = c.self();
+  int64_t order = c.integer("edge_order", 1);
+  Dims dims = c.integers("dim");
+  if (dims.empty()) dims = all_dims(x.rank());
+  std::vector<double> spacing = c.reals("spacing");
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < dims.size(); i++) {
+    int64_t dim = normalized_dim(dims[i], x.rank());
+    double h = spacing.empty() ? 1 : spacing.size() == 1 ? spacing[0] : spacing.at(i);
+    Expr n = x.size(dim);
+    Tensor f = to_float(x);
+    auto at = [&](const Expr& start) { return slice(f, dim, start, start + 1); };
+    Tensor inside = (slice(f, dim, 2, n) - slice(f, dim, 0, n - 2)) / (2 * h);
+    Tensor first, last;
+    if (order == 1) {
+      first = (at(1) - at(0)) / h;
+      last = (at(n - 1) - at(n - 2)) / h;
+    } else {
+      first = (at(0) * -1.5 + at(1) * 2 - at(2) * 0.5) / h;
+      last = (at(n - 1) * 1.5 - at(n - 2) * 2 + at(n - 3) * 0.5) / h;
+    }
+    results.push_back(concat({first, inside, last}, dim));
+  }
+  return results;
+}
+
 Results covariance(Call& c) {
   if (c.has("fweights") || c.has("aweights")) c.unsupported("weights");
   Tensor x = to_float(c.self());
@@ -400,6 +444,13 @@ constexpr Decomposition kTable[] = {
     {"cumulative_trapezoid.dx", cumulative_trapezoid},
     {"trace.default", trace},
     {"cov.default", covariance},
+    {"sum_to_size.default", sum_to_size},
+    {"dist.default", distance},
+    {"gradient.scalarint", gradient},
+    {"gradient.scalararray", gradient},
+    {"gradient.array", gradient},
+    {"gradient.scalarrayint", gradient},
+    {"gradient.scalarrayarray", gradient},
 };
 
 }  // namespace

@@ -304,6 +304,19 @@ Results roll(Call& c) {
   return y;
 }
 
+// fft.fftshift moves the first half behind, ifftshift moves it back; nothing else about them is
+// Fourier.
+Results half_roll(Call& c, bool back) {
+  Tensor x = c.self();
+  Dims dims = c.integers("dim");
+  if (dims.empty()) dims = all_dims(x.rank());
+  for (int64_t d : dims) {
+    Expr half = floordiv(x.size(d), 2);
+    x = roll_dim(x, d, back ? -half : half);
+  }
+  return x;
+}
+
 Results flip(Call& c) {
   Dims dims = c.integers("dims");
   return dims.empty() ? c.self() : flip(c.self(), dims);
@@ -617,6 +630,8 @@ constexpr Decomposition kTable[] = {
     {"tile.default", tile_dims},
     {"repeat_interleave.self_int", repeat_interleave},
     {"roll.default", roll},
+    {"fft_fftshift.default", [](Call& c) { return half_roll(c, false); }},
+    {"fft_ifftshift.default", [](Call& c) { return half_roll(c, true); }},
     {"flip.default", flip},
     {"fliplr.default", [](Call& c) -> Results { return flip(c.self(), {1}); }},
     {"flipud.default", [](Call& c) -> Results { return flip(c.self(), {0}); }},
