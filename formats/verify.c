@@ -9,8 +9,6 @@
 static bool check_container(struct nacre_checker* c, const uint8_t* bytes, size_t size,
                             struct nacre_container* container);
 static bool check_tables(struct nacre_checker* c, uint32_t image_count);
-static bool check_tensor(struct nacre_checker* c, const struct nacre_tensor_view* tensor,
-                         uint32_t node_count, const char* what, uint32_t number);
 
 enum nacre_verdict nacre_verify(const void* bytes, size_t size, struct nacre_container* container,
                                 struct nacre_text* why) {
@@ -163,7 +161,7 @@ static bool check_container(struct nacre_checker* c, const uint8_t* bytes, size_
 }
 
 static bool check_dims(const int64_t* dims, uint32_t rank) {
-  if (rank > NACRE_MAX_RANK) return false;
+  if (rank > NACRE_MAX_RANK || !nacre_aligned(dims, rank)) return false;
   for (uint32_t i = 0; i < rank; ++i)
     if (dims[i] < 0 || dims[i] > NACRE_MAX_BYTES) return false;
   return true;
@@ -229,16 +227,18 @@ static bool check_entry(struct nacre_checker* c, uint32_t entry) {
   if (view.input_count > NACRE_MAX_INPUTS || view.output_count > NACRE_MAX_INPUTS ||
       view.node_count > 1u << 24)
     return nacre_bad(c, "entry %d has too many inputs, outputs or nodes", entry, 0);
+  if (!nacre_aligned(view.nodes, view.node_count))
+    return nacre_bad(c, "entry %d has nodes out of place", entry, 0);
   if (!view.variant_count) return nacre_bad(c, "entry %d has no variant", entry, 0);
   if (!nacre_check_nodes(c, view.nodes, view.node_count, 0, &reads)) return false;
   struct nacre_tensor_view tensor;
   for (uint32_t i = 0; i < view.input_count; ++i) {
     nacre_meta_input(c->meta, entry, i, &tensor);
-    if (!check_tensor(c, &tensor, view.node_count, "input", i)) return false;
+    if (!nacre_check_tensor(c, &tensor, view.node_count, "input", i)) return false;
   }
   for (uint32_t i = 0; i < view.output_count; ++i) {
     nacre_meta_output(c->meta, entry, i, &tensor);
-    if (!check_tensor(c, &tensor, view.node_count, "output", i)) return false;
+    if (!nacre_check_tensor(c, &tensor, view.node_count, "output", i)) return false;
   }
   for (uint32_t i = 0; i < view.variant_count; ++i) {
     if (nacre_check_variant(c, entry, &view, i, &reads)) continue;
@@ -256,9 +256,10 @@ static bool check_tables(struct nacre_checker* c, uint32_t image_count) {
   return true;
 }
 
-static bool check_tensor(struct nacre_checker* c, const struct nacre_tensor_view* tensor,
-                         uint32_t node_count, const char* what, uint32_t number) {
+bool nacre_check_tensor(struct nacre_checker* c, const struct nacre_tensor_view* tensor,
+                        uint32_t node_count, const char* what, uint32_t number) {
   bool good = nacre_dtype_size_bytes(tensor->dtype) && tensor->rank <= NACRE_MAX_RANK &&
+              nacre_aligned(tensor->dims, tensor->rank) &&
               (!tensor->layout_count || tensor->layout_count == tensor->rank) &&
               !(tensor->flags & NACRE_TENSOR_SCALAR && tensor->rank);
   for (uint32_t i = 0; good && i < tensor->rank; ++i)

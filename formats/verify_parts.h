@@ -29,6 +29,11 @@ static inline bool nacre_within(uint64_t offset, uint64_t size, uint64_t limit) 
   return offset <= limit && size <= limit - offset;
 }
 
+// Flatbuffers' verifier aligns the length of a vector, but not elements of 8 bytes.
+static inline bool nacre_aligned(const void* elements, uint32_t count) {
+  return !count || (uintptr_t)elements % 8 == 0;
+}
+
 // A constant up to NACRE_MAX_BYTES, or a node below node_count.
 static inline bool nacre_size_valid(nacre_size size, uint64_t node_count) {
   return size >= 0 ? size <= NACRE_MAX_BYTES : (uint64_t)~size < node_count;
@@ -48,6 +53,9 @@ static inline bool nacre_set_has(const struct nacre_symbol_set* set, uint32_t i)
 // Nodes whose numbers begin at `first`; adds the symbols that they read to `reads`.
 bool nacre_check_nodes(struct nacre_checker* checker, const struct nacre_node* nodes,
                        uint32_t count, uint32_t first, struct nacre_symbol_set* reads);
+// `what` and `number` are for the message: "input", 0.
+bool nacre_check_tensor(struct nacre_checker* checker, const struct nacre_tensor_view* tensor,
+                        uint32_t node_count, const char* what, uint32_t number);
 bool nacre_check_variant(struct nacre_checker* checker, uint32_t entry,
                          const struct nacre_entry_view* view, uint32_t variant,
                          const struct nacre_symbol_set* entry_reads);

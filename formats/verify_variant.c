@@ -249,6 +249,9 @@ bool nacre_check_variant(struct nacre_checker* c, uint32_t entry,
   struct nacre_variant_view v;
   struct nacre_symbol_set reads = *entry_reads;
   nacre_meta_variant(c->meta, entry, variant, &v);
+  if (!nacre_aligned(v.guards, v.guard_count) || !nacre_aligned(v.nodes, v.node_count) ||
+      !nacre_aligned(v.slots, v.slot_count) || !nacre_aligned(v.commands, v.command_count))
+    return nacre_bad(c, "its tables are out of place", 0, 0);
   if (v.node_count > 1u << 24) return nacre_bad(c, "too many nodes", 0, 0);
   uint32_t node_count = view->node_count + v.node_count;
   if (!nacre_check_nodes(c, v.nodes, v.node_count, view->node_count, &reads)) return false;
@@ -261,6 +264,11 @@ bool nacre_check_variant(struct nacre_checker* c, uint32_t entry,
     return nacre_bad(c, "%d descriptions for %d slots", v.slot_tensor_count, v.slot_count);
   for (uint32_t i = 0; i < v.slot_count; ++i)
     if (!check_slot(c, &v.slots[i], i, view, &v, node_count)) return false;
+  for (uint32_t i = 0; i < v.slot_tensor_count; ++i) {
+    struct nacre_tensor_view tensor;
+    nacre_meta_slot_tensor(c->meta, entry, variant, i, &tensor);
+    if (!nacre_check_tensor(c, &tensor, node_count, "the description of slot", i)) return false;
+  }
 
   for (uint32_t i = 0; i < v.operand_count; ++i)
     if (v.operands[i] >= v.slot_count)

@@ -119,6 +119,11 @@ const Case kCases[] = {
     {"ArenaBound", "the arena's size is invalid", [](auto& a) { variant(a).arena_bound = -1; }},
     {"Descriptions", "1 descriptions for 3 slots",
      [](auto& a) { variant(a).slot_tensors.resize(1); }},
+    {"Description", "the description of slot 1 has an invalid",
+     [](auto& a) {
+       variant(a).slot_tensors.resize(3);
+       variant(a).slot_tensors[1].dims = {Size::node(7)};
+     }},
     {"Operand", "operand 1 is a slot", [](auto& a) { variant(a).commands[0].operands[1] = 3; }},
     {"Origin", "origin 0 is not there", [](auto& a) { variant(a).commands[0].provenances = {2}; }},
     {"NoEnd", "the program does not end", [](auto& a) { variant(a).commands.pop_back(); }},
