@@ -87,6 +87,25 @@ void count_work(KernelContext& k) {
   k.kernel.bytes = simplify(bytes, k.program.symbols);
 }
 
+// Rows of the last dim, divided among the threads.
+void emit_sort(KernelContext& k) {
+  const Group::Sort& sort = *k.group.sort;
+  const Buffer& input = k.program[sort.input];
+  check(input.order.empty() && sort.dim == static_cast<int>(input.shape.size()) - 1, "{} is not sorted along its rows", input.name);
+  const Facts& facts = k.program.symbols;
+  const Expr n = input.shape.empty() ? Expr(1) : input.shape.back();
+  Expr rows = 1;
+  for (size_t i = 0; i + 1 < input.shape.size(); ++i) rows = rows * input.shape[i];
+  const std::string length = cpp(simplify(n, facts), facts);
+  const std::string from = k.pointer(sort.input), values = k.pointer(sort.values), indices = k.pointer(sort.indices);
+  k.kernel.scratch_bytes = simplify(8 * n, facts);
+  k.out.line("const Range range = split({}, thread, threads);", cpp(simplify(rows, facts), facts));
+  k.out.open("for (i64 row = range.begin; row < range.end; ++row) {{");
+  k.out.line("sort_row<{0}>({1} + row * {4}, {4}, {2} + row * {4}, {3} + row * {4}, static_cast<i64*>(args->scratch));", sort.descending, from, values, indices, length);
+  k.out.close();
+  if (rows.is(1)) k.kernel.serial = true;
+}
+
 std::string comment_of(const KernelContext& k) {
   std::string text = "// " + k.group.name + "\n";
   for (const Provenance& p : k.kernel.where) {
@@ -128,7 +147,9 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
     }
   k.kernel.scratch_bytes = scratch;
 
-  if (group.contraction) {
+  if (group.sort) {
+    emit_sort(k);
+  } else if (group.contraction) {
     emit_contraction(k);
   } else if (!group.outer.empty()) {
     Expr total = 1;

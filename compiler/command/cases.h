@@ -20,6 +20,8 @@ struct CaseSet {
   std::vector<std::optional<HostTensor>> outputs64;  // the same in float64, where the case has it
   std::map<int, HostTensor> after_inputs;            // by position
   std::map<std::string, HostTensor> after_buffers;   // by name
+  std::map<int, HostTensor> after_inputs64;          // these two in float64, where PyTorch can
+  std::map<std::string, HostTensor> after_buffers64;
   bool known = false;                                // outputs were read from the case
   bool refuse = false;  // the program does not promise to accept these inputs
   bool eager_answers =

@@ -11,4 +11,5 @@
 #include "nacre/depthwise.h"
 #include "nacre/attention.h"
 #include "nacre/recurrent.h"
+#include "nacre/sort.h"
 #endif
