@@ -188,7 +188,7 @@ std::optional<FunctionalVariant> functional_variant(const std::string& op) {
       if (is_out(a) || (drop_unsafe && a.name() == "unsafe")) continue;
       if (next == candidate.arguments().size()) return false;
       const c10::Argument& b = candidate.arguments()[next++];
-      if (a.name() != b.name() || *a.real_type() != *b.real_type()) return false;
+      if (*a.real_type() != *b.real_type()) return false;
     }
     return next == candidate.arguments().size();
   };
@@ -213,8 +213,11 @@ std::optional<FunctionalVariant> functional_variant(const std::string& op) {
       FunctionalVariant result;
       result.op = space.substr(0, space.size() - 2) + "." + base + "." +
                   (candidate.overload_name.empty() ? "default" : candidate.overload_name);
-      for (const c10::Argument& a : schema.arguments())
-        if (is_out(a) || (drop_unsafe && a.name() == "unsafe")) result.dropped.push_back(a.name());
+      size_t position = 0;
+      for (const c10::Argument& a : schema.arguments()) {
+        bool dropped = is_out(a) || (drop_unsafe && a.name() == "unsafe");
+        result.parameters[a.name()] = dropped ? "" : other->schema().arguments()[position++].name();
+      }
       int next = 0;
       for (const c10::Argument& r : schema.returns()) result.results.push_back(r.alias_info() == nullptr ? next++ : -1);
       for (size_t i = 0; i < written; ++i) result.written.push_back(next++);

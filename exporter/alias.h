@@ -3,6 +3,7 @@
 // contiguous, dropout, einsum), from running the operator on tensors that have no memory. Plain data: no torch types.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,7 +23,8 @@ NodeEffects effects_of(const Graph& graph, const Node& node);
 // The operator that computes what `op` writes instead of writing it: `aten.add_.Tensor` -> `aten.add.Tensor`.
 struct FunctionalVariant {
   std::string op;
-  std::vector<std::string> dropped;  // parameters that it does not have (`out`)
+  // For each parameter of `op`, what the variant calls it; empty for those that it does not have (`out`).
+  std::map<std::string, std::string> parameters;
   std::vector<int> written;          // which of its results is the new value of each written parameter
   std::vector<int> results;          // which of its results is each result of `op` that is not a written parameter; -1: one is
 };

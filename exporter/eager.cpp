@@ -3,7 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <c10/core/DefaultDtype.h>
-#include <c10/core/InferenceMode.h>
+#include <c10/core/GradMode.h>
 
 #include <cmath>
 #include <set>
@@ -343,7 +343,7 @@ struct DefaultDtype {
 std::vector<HostTensor> run_eager(const Graph& graph, const std::map<std::string, HostTensor>& weights,
                                   const std::vector<HostTensor>& inputs, bool double_precision) {
   at::set_num_threads(1);
-  c10::InferenceMode inference;
+  c10::NoGradGuard no_gradients;
   DefaultDtype default_dtype(double_precision);
 
   // Sizes first: strides are expressions over them.
@@ -381,7 +381,11 @@ std::vector<HostTensor> run_eager(const Graph& graph, const std::map<std::string
           fail(ErrorKind::user, "input `{}` has size {} in dimension {} instead of {}", input.target, given[i]->shape[d], d,
                sized.integer(meta.shape[d]));
       bool may_borrow = input.kind == InputKind::parameter || graph.level != Level::captured;
-      sized.set(input.value, laid_out(*given[i], meta, sized, double_precision, may_borrow));
+      at::Tensor tensor = laid_out(*given[i], meta, sized, double_precision, may_borrow);
+      // As in a module: some operators (gru) choose another kernel for tensors that could have gradients, even where none are
+      // computed.
+      if (input.kind == InputKind::parameter && at::isFloatingType(tensor.scalar_type())) tensor.set_requires_grad(true);
+      sized.set(input.value, std::move(tensor));
     } else {
       at::Scalar number = aten::borrow(*given[i]).item();
       sized.set(input.value, meta.kind == ValueKind::integer    ? c10::IValue(number.toLong())

@@ -88,31 +88,87 @@ bool has_value(const Node& node, std::string_view name) {
   return v != nullptr && v->id != kNoValue;
 }
 
+// Instance normalisation over the input's own statistics: batch normalisation of one batch in which every instance has
+// channels of its own; the running statistics take the mean over the instances.
+void expand_instance_norm(const Node& node, Graph& graph, std::vector<Node>& nodes) {
+  auto make = [&](std::string op, std::vector<std::pair<std::string, Argument>> args, std::vector<Value> results) {
+    Node made;
+    made.op = std::move(op);
+    made.args = std::move(args);
+    made.where = node.where;
+    for (Value& v : results) made.outputs.push_back(graph.add_value(std::move(v)));
+    nodes.push_back(std::move(made));
+    return nodes.back().outputs[0];
+  };
+  auto ref = [&](std::string_view name) { return has_value(node, name) ? std::get<ValueRef>(*node.find(name)) : ValueRef{}; };
+  auto or_none = [](ValueRef v) { return v.id == kNoValue ? Argument(std::monostate{}) : Argument(v); };
+  Value input = graph[ref("input").id];
+  input.strides.clear();
+  input.offset = Expr(0);
+  const Expr batch = input.shape.at(0), channels = input.shape.at(1);
+  auto repeated = [&](std::string_view name) -> ValueRef {
+    if (ref(name).id == kNoValue) return {};
+    Value v = graph[ref(name).id];
+    v.strides.clear();
+    v.offset = Expr(0);
+    v.shape = {batch * channels};
+    return {make("aten.repeat.default", {{"self", ref(name)}, {"repeats", std::vector<Expr>{batch}}}, {v})};
+  };
+  ValueRef weight = repeated("weight"), bias = repeated("bias"), mean = repeated("running_mean"), var = repeated("running_var");
+  ValueId dense = make("aten.contiguous.default", {{"self", ref("input")}}, {input});
+  Value merged = input, statistics = input;
+  merged.shape[0] = Expr(1);
+  merged.shape[1] = batch * channels;
+  statistics.shape = {batch * channels};
+  ValueId one_batch = make("aten.view.default", {{"self", ValueRef{dense}}, {"size", merged.shape}}, {merged});
+  auto argument = [&](const char* name, Argument otherwise) { return node.find(name) != nullptr ? *node.find(name) : otherwise; };
+  ValueId normal = make("aten._native_batch_norm_legit.default",
+                        {{"input", ValueRef{one_batch}}, {"weight", or_none(weight)}, {"bias", or_none(bias)}, {"running_mean", mean},
+                         {"running_var", var}, {"training", true}, {"momentum", argument("momentum", 0.1)}, {"eps", argument("eps", 1e-5)}},
+                        {merged, statistics, statistics});
+  for (auto [from, to] : {std::pair(mean, ref("running_mean")), std::pair(var, ref("running_var"))}) {
+    Value table = statistics, averaged = graph[to.id];
+    table.shape = {batch, channels};
+    averaged.strides.clear();
+    ValueId rows = make("aten.view.default", {{"self", from}, {"size", table.shape}}, {table});
+    ValueId average = make("aten.mean.dim", {{"self", ValueRef{rows}}, {"dim", std::vector<Expr>{Expr(0)}}}, {averaged});
+    make("aten.copy_.default", {{"self", to}, {"src", ValueRef{average}}}, {graph[to.id]});
+  }
+  Node last;
+  last.op = "aten.view.default";
+  last.args = {{"self", ValueRef{normal}}, {"size", input.shape}};
+  last.where = node.where;
+  last.outputs = node.outputs;
+  nodes.push_back(std::move(last));
+}
+
 // Operators whose schema hides what they write, replaced by those whose schema tells it.
 Graph with_visible_writes(Graph graph) {
+  std::vector<Node> nodes;
   for (Node& node : graph.nodes) {
     std::string_view name = base_name(node.op);
-    if (name == "instance_norm" && true_argument(node, "use_input_stats") && has_value(node, "running_mean")) {
-      fail_at(ErrorKind::unsupported, where_text(node.where), "instance_norm in training mode updates running statistics");
+    bool statistics = has_value(node, "running_mean") && has_value(node, "running_var");
+    if (name == "instance_norm" && true_argument(node, "use_input_stats") && statistics) {
+      expand_instance_norm(node, graph, nodes);
+      continue;
     }
-    bool training = name == "batch_norm"                  ? true_argument(node, "training")
-                    : name == "cudnn_batch_norm"          ? true_argument(node, "training")
-                    : name == "_batch_norm_impl_index"    ? true_argument(node, "training")
-                    : name == "native_batch_norm"         ? true_argument(node, "training")
-                                                          : false;
-    if (!training || !has_value(node, "running_mean")) continue;
-    if (name != "batch_norm" && name != "native_batch_norm")
-      fail_at(ErrorKind::unsupported, where_text(node.where), "{} in training mode", node.op);
-    node.op = "aten._native_batch_norm_legit.default";
-    std::erase_if(node.args, [](const auto& arg) { return arg.first == "cudnn_enabled"; });
-    while (node.outputs.size() < 3) {
-      Value extra;
-      extra.name = graph[node.outputs[0]].name + "_statistics";
-      extra.dtype = graph[node.outputs[0]].dtype;
-      extra.shape = {graph[first_tensor(node)].shape[1]};
-      node.outputs.push_back(graph.add_value(std::move(extra)));
+    if (one_of(name, {"batch_norm", "native_batch_norm", "cudnn_batch_norm", "_batch_norm_impl_index"}) &&
+        true_argument(node, "training") && statistics) {
+      if (name != "batch_norm" && name != "native_batch_norm")
+        fail_at(ErrorKind::unsupported, where_text(node.where), "{} in training mode", node.op);
+      node.op = "aten._native_batch_norm_legit.default";
+      std::erase_if(node.args, [](const auto& arg) { return arg.first == "cudnn_enabled"; });
+      while (node.outputs.size() < 3) {
+        Value extra;
+        extra.name = graph[node.outputs[0]].name + "_statistics";
+        extra.dtype = graph[node.outputs[0]].dtype;
+        extra.shape = {graph[first_tensor(node)].shape[1]};
+        node.outputs.push_back(graph.add_value(std::move(extra)));
+      }
     }
+    nodes.push_back(std::move(node));
   }
+  graph.nodes = std::move(nodes);
   return graph;
 }
 
@@ -588,7 +644,8 @@ void Functionalizer::process_write(const Node& node, const std::vector<ValueId>&
     for (ValueId id : node.outputs)
       if (id != kNoValue) same_[static_cast<size_t>(id)] = resolve(target);
   };
-  if (name == "detach_" || name == "requires_grad_") {
+  bool dropout = one_of(name, {"dropout_", "feature_dropout_", "alpha_dropout_", "feature_alpha_dropout_"});
+  if (name == "detach_" || name == "requires_grad_" || (dropout && !true_argument(node, "train"))) {
     becomes_target();
     return;
   }
@@ -623,8 +680,10 @@ void Functionalizer::process_write(const Node& node, const std::vector<ValueId>&
   copy.op = variant->op;
   copy.where = node.where;
   for (const auto& [key, value] : node.args) {
-    if (std::find(variant->dropped.begin(), variant->dropped.end(), key) == variant->dropped.end())
-      copy.args.emplace_back(key, read(value));
+    auto renamed = variant->parameters.find(key);
+    if (renamed == variant->parameters.end())
+      fail_at(ErrorKind::user, where_text(node.where), "{} has no argument `{}`", node.op, key);
+    if (!renamed->second.empty()) copy.args.emplace_back(renamed->second, read(value));
   }
   // Results that are new memory, then one for each that was written.
   size_t fresh = static_cast<size_t>(std::count_if(variant->results.begin(), variant->results.end(), [](int r) { return r >= 0; }));

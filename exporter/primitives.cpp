@@ -249,6 +249,7 @@ std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node, con
   if (name == "select_scatter_range") {
     Tensor src = c.tensor(1);
     int64_t dim = c.integer("dim"), start = c.integer("start"), step = c.integer("step", 1);
+    if (src.size(dim) == 0) return one(c.tensor(0));
     return one(at::slice_scatter(c.tensor(0), src, dim, start, start + (src.size(dim) - 1) * step + 1, step));
   }
   // Reductions.
