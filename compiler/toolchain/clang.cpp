@@ -49,7 +49,8 @@ class ErrorText : public clang::DiagnosticConsumer {
       text_ += message.str().str() + "\n";
     }
   }
-  const std::string& text() const { return text_; }
+  // Without the last line end.
+  std::string text() const { return text_.substr(0, text_.find_last_not_of('\n') + 1); }
 
  private:
   static constexpr int kMost = 12;
