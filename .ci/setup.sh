@@ -15,6 +15,8 @@ NACRE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 NACRE_BUILD=${NACRE_BUILD:-$NACRE_ROOT/build}
 NACRE_CACHE=${NACRE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/nacre}
 NACRE_TORCH_VERSION=2.15
+# Clones of one user share what was compiled: paths in the project count as relative.
+export CCACHE_BASEDIR=$NACRE_ROOT CCACHE_NOHASHDIR=1
 
 nacre_packages=(
   build-essential cmake ninja-build ccache pkg-config git
