@@ -363,7 +363,10 @@ std::vector<HostTensor> run_eager(const Graph& graph, const std::map<std::string
     const HostTensor& host = *given.back();
     if (meta.kind == ValueKind::tensor && host.shape.size() != meta.shape.size())
       fail(ErrorKind::user, "input `{}` has {} dimensions instead of {}", input.target, host.shape.size(), meta.shape.size());
-    if (meta.kind == ValueKind::tensor && host.dtype != meta.dtype)
+    // State that an earlier call in double precision left.
+    const bool wide = double_precision && input.kind == InputKind::buffer &&
+                      aten::to_torch(host.dtype) == aten::widened(aten::to_torch(meta.dtype));
+    if (meta.kind == ValueKind::tensor && host.dtype != meta.dtype && !wide)
       fail(ErrorKind::user, "input `{}` has type {} instead of {}", input.target, nacre_dtype_name(host.dtype), nacre_dtype_name(meta.dtype));
     if (meta.kind == ValueKind::tensor)
       for (size_t i = 0; i < meta.shape.size(); ++i) bind(meta.shape[i], host.shape[i], symbols);
