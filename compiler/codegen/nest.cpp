@@ -454,7 +454,7 @@ void NestEmitter::emit_scalar(int i) {
       break;
     }
     case ScalarOp::check_index:
-      out.line("const i64 {} = index_in({}, {}, status, {});", v(i), v(s.operands[0]), cpp(s.expr, facts_), 1 | context_.provenance(s.where) << 8);
+      out.line("const i64 {} = index_{}({}, {}, status, {});", v(i), s.prim == "below" ? "below" : "in", v(s.operands[0]), cpp(s.expr, facts_), 1 | context_.provenance(s.where) << 8);
       break;
     case ScalarOp::accumulator: out.line("const vf {} = value;", v(i)); break;
     case ScalarOp::scan: {

@@ -607,7 +607,7 @@ struct NestRunner::Impl {
         auto* out = static_cast<int64_t*>(value(i));
         const int64_t* size = slots[step.expr];
         for (int l = 0; l < n; ++l) {
-          if (in[l] < -size[l] || in[l] >= size[l])
+          if (in[l] < (s.prim == "below" ? 0 : -size[l]) || in[l] >= size[l])
             fail_at(ErrorKind::user, where_text(s.where), "index {} is out of range for a dimension of size {}", in[l], size[l]);
           out[l] = in[l] < 0 ? in[l] + size[l] : in[l];
         }

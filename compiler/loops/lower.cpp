@@ -492,11 +492,21 @@ void Lowering::lower_outputs() {
 
   for (size_t i = 0; i < graph_.outputs.size(); ++i) {
     const GraphOutput& output = graph_.outputs[i];
-    if (output.kind != OutputKind::user) continue;
+    if (output.kind != OutputKind::user || std::holds_alternative<std::monostate>(output.value)) continue;
     LoopProgram::Output out;
+    // A number is given as a tensor of one element.
+    auto give = [&](const Expr& number, nacre_dtype dtype) {
+      Scalar s;
+      s.op = ScalarOp::index;
+      s.dtype = register_type(dtype);
+      s.expr = number;
+      out.buffer = new_buffer("number", BufferKind::output, dtype, {});
+      program_[out.buffer].index = static_cast<int>(program_.outputs.size());
+      copy(filled(std::move(s), {}, dtype), out.buffer, "number", {});
+    };
     if (auto* v = std::get_if<ValueRef>(&output.value)) {
       if (graph_[v->id].kind == ValueKind::integer) {
-        out.number = graph_[v->id].expr;
+        give(graph_[v->id].expr, NACRE_i64);
       } else {
         const View& from = view(v->id);
         const bool own = is_whole(program_, from) && program_[from.buffer].kind == BufferKind::temporary;
@@ -512,10 +522,10 @@ void Lowering::lower_outputs() {
         program_[out.buffer].index = static_cast<int>(program_.outputs.size());
       }
     } else if (auto* e = std::get_if<Expr>(&output.value)) {
-      out.number = *e;
+      give(*e, NACRE_i64);
     } else if (auto* b = std::get_if<bool>(&output.value)) {
-      out.number = Expr(*b ? 1 : 0);
-    } else if (!std::holds_alternative<std::monostate>(output.value)) {
+      give(Expr(*b ? 1 : 0), NACRE_bool_);
+    } else {
       fail(ErrorKind::unsupported, "output {} of {} is neither a tensor nor an integer", i, graph_.name);
     }
     program_.outputs.push_back(std::move(out));

@@ -41,7 +41,7 @@ void Lowering::lower_select_scatter(const Node& node, const NodeArgs& args) {
     b = result_buffer(y);
   else
     b = updatable(node, x);
-  copy(from, b, "select_scatter", node.where, dim, start, step);
+  if (!product(from.shape).is(0)) copy(from, b, "select_scatter", node.where, dim, start, step);
 }
 
 std::vector<Expr> Lowering::indexed_at(CodeBuilder& code, const std::vector<Expr>& x_shape,
@@ -101,6 +101,7 @@ void Lowering::lower_gather(const Node& node, const NodeArgs& args) {
   s.operands = {code.cast(read_value(code, args.value("index"), d.index, d.simplify), NACRE_i64, node.where)};
   s.dtype = NACRE_i64;
   s.expr = graph_[x].shape[dim];
+  s.prim = "below";  // no index counts from the end here
   s.where = node.where;
   std::vector<Expr> at = d.index;
   at[dim] = Expr::symbol(scalar_symbol(code.add(std::move(s))));
@@ -143,6 +144,7 @@ void Lowering::lower_scatter(const Node& node, const NodeArgs& args) {
   s.operands = {code.cast(read_value(code, index, d.index, d.simplify), NACRE_i64, node.where)};
   s.dtype = NACRE_i64;
   s.expr = graph_[x].shape[dim];
+  s.prim = "below";
   s.where = node.where;
   store.at = d.index;
   store.at[dim] = Expr::symbol(scalar_symbol(code.add(std::move(s))));

@@ -105,7 +105,7 @@ class Printer {
       case ScalarOp::cast:
         return fmt::format("cast {}{}", nacre_dtype_name(s.dtype), operands());
       case ScalarOp::check_index:
-        return fmt::format("check_index{} in {}", operands(), s.expr.str());
+        return fmt::format("check_index{} {} {}", operands(), s.prim.empty() ? "in" : s.prim, s.expr.str());
       case ScalarOp::reduce:
         return "reduce " + s.prim + operands();
       case ScalarOp::scan:
@@ -639,7 +639,9 @@ class Parser {
     } else if (op == "check_index") {
       s.op = ScalarOp::check_index;
       s.operands.push_back(scalar_ref());
-      expect("in");
+      s.prim = word();
+      if (s.prim == "in") s.prim.clear();
+      else if (s.prim != "below") refuse("an index is in an extent, or below it");
       s.expr = rest();
       s.dtype = NACRE_i64;
     } else if (op == "reduce" || op == "scan") {

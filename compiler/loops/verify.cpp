@@ -175,6 +175,7 @@ class Verifier {
         case ScalarOp::check_index:
           arity(1);
           require(s.dtype == NACRE_i64 && operand(0).dtype == NACRE_i64, "v{} is no index", i);
+          require(s.prim.empty() || s.prim == "below", "v{}: an index {} an extent", i, s.prim);
           break;
         case ScalarOp::reduce:
           arity(1);

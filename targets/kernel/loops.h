@@ -95,6 +95,15 @@ NACRE_INLINE i64 index_in(i64 index, i64 extent, int32_t& status, int32_t error)
   return wrapped;
 }
 
+// The same of an index that must not be negative.
+NACRE_INLINE i64 index_below(i64 index, i64 extent, int32_t& status, int32_t error) {
+  if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(extent)) {
+    status = error;
+    return 0;
+  }
+  return index;
+}
+
 template <class T>
 NACRE_INLINE T nonzero(T divisor, int32_t& status, int32_t error) {
   if (divisor == 0) {

@@ -110,6 +110,23 @@ TEST(Interpret, AnIndexOutOfRangeIsAnErrorInData) {
   }
 }
 
+TEST(Interpret, AnIndexBelowAnExtentIsNotNegative) {
+  const char* text = R"(loops f {
+  buffer %i: i64[1] input 0
+  buffer %y: i64[1] output 0
+  group gather
+    nest i0: 1
+      v0 = load %i[i0]
+      v1 = check_index v0 below 2
+      store %y[i0] = v1
+  input %i
+  output %y
+}
+)";
+  EXPECT_EQ(run(text, {tensor<int64_t>(NACRE_i64, {1}, {1})}).as<int64_t>()[0], 1);
+  EXPECT_THROW(run(text, {tensor<int64_t>(NACRE_i64, {1}, {-1})}), Error);
+}
+
 TEST(Interpret, ConvolutionOfGroupsWithPaddingAndStride) {
   // y[o, p] = sum over k of x[o, 2*p - 1 + k] * w[o, 0, k]
   const HostTensor y = run(R"(loops f {

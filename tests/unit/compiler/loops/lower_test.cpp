@@ -100,6 +100,37 @@ TEST_F(Lower, ExchangedStatesGoThroughTemporaries) {
   EXPECT_EQ(lowered().groups.size(), 4u);
 }
 
+TEST_F(Lower, NoneIsNoOutputAndNumbersAreTensors) {
+  const ValueId x = input("x", {Expr::symbol("s0")});
+  graph.symbols["s0"].range.min = 1;
+  graph.outputs.push_back({std::monostate{}, OutputKind::user, ""});
+  graph.outputs.push_back({Expr::symbol("s0") * 2, OutputKind::user, ""});
+  graph.outputs.push_back({true, OutputKind::user, ""});
+  output(b.neg(x));
+  const LoopProgram p = lowered();
+  ASSERT_EQ(p.outputs.size(), 3u);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(p[p.outputs[static_cast<size_t>(i)].buffer].index, i);
+  EXPECT_EQ(p[p.outputs[0].buffer].dtype, NACRE_i64);
+  EXPECT_TRUE(p[p.outputs[0].buffer].shape.empty());
+  EXPECT_EQ(p[p.outputs[1].buffer].dtype, NACRE_bool_);
+}
+
+TEST_F(Lower, AnEmptyPartIsNotWritten) {
+  const ValueId x = input("x", {2, 5}), part = input("part", {2, 0});
+  output(b.neg(b.select_scatter_range(x, part, 1, 5)));
+  EXPECT_EQ(lowered().groups.size(), 2u);  // a copy of the whole, its negation
+}
+
+TEST_F(Lower, GatherRefusesIndicesFromTheEnd) {
+  const ValueId x = input("x", {2, 3}), i = input("i", {2, 2}, InputKind::user, NACRE_i64);
+  output(b.gather(x, i, 1));
+  output(b.index(x, {i}));
+  const LoopProgram p = lowered();
+  ASSERT_EQ(p.groups.size(), 2u);
+  EXPECT_NE(print(p).find("below 3"), std::string::npos);
+  EXPECT_NE(print(p).find("in 2"), std::string::npos);
+}
+
 TEST_F(Lower, AnInputThatIsReturnedIsCopied) {
   const ValueId x = input("x", {4});
   output(x);
