@@ -133,9 +133,8 @@ def main():
             return 2 / mp.sqrt(mp.pi) * (1 - z / 3) - 1
         x = mp.sqrt(z)
         return mp.erf(x) / x - 1
-    fit("kErfFloat", "float", erf_ratio, 0, mp.mpf("0.93") ** 2, 5, "erf(x) / x - 1 in x^2, |x| <= 0.93")
-    fit("kErfcLogFloat", "float", lambda t: -mp.log(mp.erfc(t)), mp.mpf("0.92"), mp.mpf("4.0"), 7, "-ln(erfc(t)), 0.92 <= t <= 4",
-        lambda t: mp.erfc(t))
+    fit("kErfFloat", "float", lambda t: 2 / mp.sqrt(mp.pi) if t < mp.mpf("1e-20") else -mp.log(mp.erfc(t)) / t, 0, 4, 8,
+        "-ln(erfc(t)) / t, 0 <= t <= 4", lambda t: mp.mpf(1) if t < mp.mpf("1e-20") else t * mp.erfc(t) / mp.erf(t))
     fit("kErfDouble", "double", erf_ratio, 0, mp.mpf("1.001"), 12, "erf(x) / x - 1 in x^2, |x| <= 1")
     # erfc(x) = exp(-x^2) g(u) / (1 + 2 x) with u = (x - 2) / (x + 2), for x >= 1/2
     def erfcx(u):
@@ -175,6 +174,7 @@ def main():
         emit(name, kind, out, f"{name[1:]}")
     parts("kLn2Float", "float", mp.log(2), 15, 2)
     parts("kLn2Double", "double", mp.log(2), 41, 2)
+    parts("kHalfPiFloat", "float", mp.pi / 2, 24, 3)
     parts("kHalfPiDouble", "double", mp.pi / 2, 32, 4)
     two_over_pi = 2 / mp.pi
     mp.mp.dps = 500

@@ -37,7 +37,7 @@ struct NoBias {};
 
 namespace detail {
 
-#if defined(__AVX512F__)
+#if NACRE_VL == 16
 inline constexpr int kAttentionNV = 4;
 #else
 inline constexpr int kAttentionNV = 2;

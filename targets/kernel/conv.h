@@ -82,15 +82,14 @@ NACRE_INLINE constexpr auto reach(Count count, Stride stride, Taps taps, Dilatio
     return i64{(count - 1) * stride + (taps - 1) * dilation + 1};
   }
 }
+template <class A, class B>
+inline constexpr bool never_equal = false;
+template <i64 A, i64 B>
+inline constexpr bool never_equal<C<A>, C<B>> = A != B;
 template <class T>
 inline constexpr bool constant_zero = false;
 template <>
 inline constexpr bool constant_zero<C<0>> = true;
-template <class T>
-inline constexpr bool constant_one = false;
-template <>
-inline constexpr bool constant_one<C<1>> = true;
-
 template <class S>
 NACRE_INLINE Pixel pixel_at(const S& s, i64 index) {
   const i64 row = index / s.ow;
@@ -148,26 +147,18 @@ NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const 
     if (is_constant<Pixels>::value || first + i + 1 < pixels) next(s, p);
   }
   tile.clear();
-  if (kNoPadding || inside) {
-    NACRE_ROLLED for (i64 ky = 0; ky < s.kh; ++ky) {
-      const i64 line = ky * s.dilation_h * s.sh;
-      // Taps that lie side by side in memory are one long run.
-      if (s.sw == s.ic && s.dilation_w == 1) {
+  // Inside, where the taps of a row lie side by side in memory, they are one long run.
+  if constexpr (!never_equal<decltype(s.sw), decltype(s.ic)> && !never_equal<decltype(s.dilation_w), C<1>>) {
+    if ((kNoPadding || inside) && s.sw == s.ic && s.dilation_w == 1) {
+      NACRE_ROLLED for (i64 ky = 0; ky < s.kh; ++ky) {
         const float* a[R];
-        NACRE_UNROLL for (int i = 0; i < R; ++i) a[i] = base[i] + line;
+        NACRE_UNROLL for (int i = 0; i < R; ++i) a[i] = base[i] + ky * s.dilation_h * s.sh;
         const auto run = times(s.kw, s.ic);
         tile.add(a, C<1>{}, b, C<NR>{}, run, ahead);
         b += run * NR;
-      } else {
-        NACRE_ROLLED for (i64 kx = 0; kx < s.kw; ++kx) {
-          const float* a[R];
-          NACRE_UNROLL for (int i = 0; i < R; ++i) a[i] = base[i] + (line + kx * s.dilation_w * s.sw);
-          tile.add(a, C<1>{}, b, C<NR>{}, s.ic, ahead);
-          b += s.ic * NR;
-        }
       }
+      return;
     }
-    return;
   }
   NACRE_ROLLED for (i64 ky = 0; ky < s.kh; ++ky) {
     NACRE_ROLLED for (i64 kx = 0; kx < s.kw; ++kx) {
@@ -175,8 +166,8 @@ NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const 
       const float* a[R];
       NACRE_UNROLL for (int i = 0; i < R; ++i) {
         const i64 y = y0[i] + dy, x = x0[i] + dx;
-        const bool in_image = static_cast<uint64_t>(y) < static_cast<uint64_t>(i64{s.h}) &&
-                              static_cast<uint64_t>(x) < static_cast<uint64_t>(i64{s.w});
+        const bool in_image = kNoPadding || (static_cast<uint64_t>(y) < static_cast<uint64_t>(i64{s.h}) &&
+                              static_cast<uint64_t>(x) < static_cast<uint64_t>(i64{s.w}));
         a[i] = in_image ? base[i] + tap : zeros;
       }
       tile.add(a, C<1>{}, b, C<NR>{}, s.ic, ahead);

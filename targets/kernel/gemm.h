@@ -25,7 +25,7 @@
 
 namespace nk {
 
-#if defined(__AVX512F__)
+#if NACRE_VL == 16
 inline constexpr int kMaxNV = 4;
 NACRE_INLINE constexpr int tile_rows(int nv) { return nv == 1 ? 14 : nv == 2 ? 14 : nv == 3 ? 8 : 6; }
 #else
@@ -35,7 +35,7 @@ NACRE_INLINE constexpr int tile_rows(int nv) { return nv == 1 ? 12 : nv == 2 ? 6
 
 // The panel width (in vectors) that wastes the fewest columns; among equals the fastest tile.
 NACRE_INLINE constexpr int default_nv(i64 n) {
-#if defined(__AVX512F__)
+#if NACRE_VL == 16
   constexpr int order[] = {4, 3, 2, 1};
 #else
   constexpr int order[] = {2, 3, 1};

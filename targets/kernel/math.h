@@ -8,7 +8,7 @@
 //   expm1, log, log1p                         1.6 0.8 1.5   2
 //   log2, log10                               0.5           3
 //   tanh, sigmoid                             2.3           2.5
-//   erf                                       1.1           1.1
+//   erf                                       2.5           1.1
 //   erfc                                      0.5           4.1
 //   sin, cos (any argument)                   1.6           2.5
 //   tan                                       3.1           4
@@ -479,17 +479,18 @@ NACRE_INLINE V erfc(V x) {
 }
 template <class V>
 NACRE_INLINE V erf(V x) {
-  const V a = absolute(x), one = detail::number<V>(1), z = x * x;
+  const V a = absolute(x), one = detail::number<V>(1);
   if constexpr (detail::is_double<V>) {
+    const V z = x * x;
     const V near = fma(detail::polynomial(z, coefficients::kErfDouble), x, x);
     const V c = select(a > detail::number<V>(6), detail::number<V>(6), a);
     return select(a < one, near, copysign(one - erfc(c), x));
   } else {
-    const V near = fma(detail::polynomial(z, coefficients::kErfFloat), x, x);
+    // erf t = 1 - e^-q(t) with q(t) / t a polynomial: one form for the whole range, exact near 0, too.
     const V t = select(a > detail::number<V>(4), detail::number<V>(4), a);
-    const detail::Reduced<V> e = detail::reduce_exp(-detail::polynomial(t, coefficients::kErfcLogFloat));
-    const V tail = (e.expm1 + one) * detail::power_of_two<V>(e.n);
-    return select(a < detail::number<V>(0.925), near, copysign(one - tail, x));
+    const detail::Reduced<V> e = detail::reduce_exp(-t * detail::polynomial(t, coefficients::kErfFloat));
+    const V scale = detail::power_of_two<V>(e.n);
+    return copysign(fma(scale, e.expm1, scale - one), x);
   }
 }
 
@@ -522,6 +523,33 @@ NACRE_INLINE Angle<V> reduce_angle_float(V x) {
   const auto q = nearest(narrow(turns));
   return {r, q.integer};
 }
+
+#if defined(__FMA__) || defined(__AVX512F__)
+// The usual case of vectors, |x| < 2^15: pi / 2 in three parts.
+NACRE_INLINE Angle<vf> reduce_angle_small(vf x) {
+  const Rounded<vf> n = nearest(x * splat(0.636619772367581343076f));
+  vf r = fma(n.value, splat(-coefficients::kHalfPiFloat[0]), x);
+  r = fma(n.value, splat(-coefficients::kHalfPiFloat[1]), r);
+  r = fma(n.value, splat(-coefficients::kHalfPiFloat[2]), r);
+  return {r, n.integer};
+}
+// Out of line, by way of memory.
+__attribute__((noinline)) static inline void reduce_angles(const float* x, float* r, int32_t* quadrant) {
+  const Angle<vf> a = reduce_angle_float(load(x));
+  store(r, a.r);
+  *reinterpret_cast<vi_any*>(quadrant) = a.quadrant;
+}
+NACRE_INLINE Angle<vf> reduce_angle_vector(vf x) {
+  if (__builtin_reduce_and(absolute(x) < splat(32768.f))) return reduce_angle_small(x);
+  alignas(64) float in[VL], r[VL];
+  alignas(64) int32_t quadrant[VL];
+  store(in, x);
+  reduce_angles(in, r, quadrant);
+  return {load(r), *reinterpret_cast<const vi_any*>(quadrant)};
+}
+#else
+NACRE_INLINE Angle<vf> reduce_angle_vector(vf x) { return reduce_angle_float(x); }
+#endif
 
 struct LargeAngle {
   double r;
@@ -571,6 +599,8 @@ template <class V>
 NACRE_INLINE Angle<V> reduce_angle(V x) {
   if constexpr (sizeof(V) == 8 && is_double<V>) {
     return reduce_angle_double(x);
+  } else if constexpr (sizeof(V) == sizeof(vf) && !is_double<V>) {
+    return reduce_angle_vector(x);
   } else {
     return reduce_angle_float(x);
   }

@@ -42,13 +42,10 @@ inline constexpr double kSinDouble[] = {
 inline constexpr double kCosDouble[] = {
     0x1.555555555554cp-5, -0x1.6c16c16c15140p-10, 0x1.a01a019cab74cp-16, -0x1.27e4f805342f6p-22,
     0x1.1ee9e8910d5d5p-29, -0x1.8facd1878a911p-37};
-// erf(x) / x - 1 in x^2, |x| <= 0.93; error 1.7e-8
+// -ln(erfc(t)) / t, 0 <= t <= 4; error 4.0e-9
 inline constexpr float kErfFloat[] = {
-    0.128379151f, -0.376124948f, 0.112818025f, -0.0267655682f, 0.00499098096f, -0.00059768965f};
-// -ln(erfc(t)), 0.92 <= t <= 4; error 4.2e-11
-inline constexpr float kErfcLogFloat[] = {
-    -0.000175873283f, 1.12952077f, 0.633334696f, 0.108293928f, -0.0251286142f, 0.00417463854f,
-    -0.000435217924f, 2.11618189e-05f};
+    1.12837923f, 0.636619389f, 0.102777727f, -0.0191527233f, -0.000160974916f, 0.00166756962f,
+    -0.000633117917f, 0.000117716489f, -9.26434041e-06f};
 // erf(x) / x - 1 in x^2, |x| <= 1; error 1.3e-19
 inline constexpr double kErfDouble[] = {
     0x1.06eba8214db69p-3, -0x1.812746b0379e6p-2, 0x1.ce2f21a042b32p-4, -0x1.b82ce31284ea3p-6,
@@ -86,6 +83,9 @@ inline constexpr float kLn2Float[] = {
 // Ln2Double
 inline constexpr double kLn2Double[] = {
     0x1.62e42fefa3000p-1, 0x1.3de6af278ece6p-42};
+// HalfPiFloat
+inline constexpr float kHalfPiFloat[] = {
+    1.57079625f, 7.54978942e-08f, 5.39030295e-15f};
 // HalfPiDouble
 inline constexpr double kHalfPiDouble[] = {
     0x1.921fb54400000p+0, 0x1.0b4611a600000p-34, 0x1.3198a2e000000p-69, 0x1.b839a252049c1p-104};

@@ -1,4 +1,5 @@
-// Vectors of VL floats: VL = 16 with AVX-512, 8 with AVX2, else 4.
+// Vectors of VL floats: VL = 16 with AVX-512, 8 with AVX2, else 4. (-DNACRE_VL=16 with less runs the code for wide vectors
+// on a narrower machine: for tests.)
 //
 //   vf, vi                          VL floats, VL int32 (compiler vector types: + - * / < == [] work)
 //   vf splat(float)                 vi isplat(int32_t)             vi iota()  0, 1, 2, ...
@@ -16,20 +17,20 @@
 #define NACRE_KERNEL_VEC_H
 #include "nacre/base.h"
 
+#ifndef NACRE_VL
+#if defined(__AVX512F__)
+#define NACRE_VL 16
+#elif defined(__AVX2__)
+#define NACRE_VL 8
+#else
+#define NACRE_VL 4
+#endif
+#endif
+
 namespace nk {
 
-#if defined(__AVX512F__)
-inline constexpr int VL = 16;
-#elif defined(__AVX2__)
-inline constexpr int VL = 8;
-#else
-inline constexpr int VL = 4;
-#endif
-#if defined(__AVX512F__)
-inline constexpr int kRegisters = 32;
-#else
-inline constexpr int kRegisters = 16;
-#endif
+inline constexpr int VL = NACRE_VL;
+inline constexpr int kRegisters = VL == 16 ? 32 : 16;
 
 typedef float vf __attribute__((ext_vector_type(VL)));
 typedef int32_t vi __attribute__((ext_vector_type(VL)));
@@ -42,9 +43,9 @@ NACRE_INLINE vf load(const float* p) { return *reinterpret_cast<const vf_any*>(p
 NACRE_INLINE void store(float* p, vf v) { *reinterpret_cast<vf_any*>(p) = v; }
 
 NACRE_INLINE vi iota() {
-#if defined(__AVX512F__)
+#if NACRE_VL == 16
   return vi{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-#elif defined(__AVX2__)
+#elif NACRE_VL == 8
   return vi{0, 1, 2, 3, 4, 5, 6, 7};
 #else
   return vi{0, 1, 2, 3};
@@ -56,7 +57,7 @@ NACRE_INLINE vf load_part(const float* p, int n) {
   typedef float raw __attribute__((vector_size(64)));
   return __builtin_bit_cast(
       vf, __builtin_ia32_loadups512_mask(p, raw{}, static_cast<unsigned short>((1u << n) - 1u)));
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && NACRE_VL == 8
   typedef float raw __attribute__((vector_size(32)));
   typedef int32_t raw_mask __attribute__((vector_size(32)));
   return __builtin_bit_cast(
@@ -64,10 +65,9 @@ NACRE_INLINE vf load_part(const float* p, int n) {
                                        __builtin_bit_cast(raw_mask, iota() < isplat(n))));
 #else
   vf v = splat(0.f);
-  if (n > 0) v[0] = p[0];
-  if (n > 1) v[1] = p[1];
-  if (n > 2) v[2] = p[2];
-  if (n > 3) v[3] = p[3];
+  NACRE_UNROLL for (int i = 0; i < VL; ++i) {
+    if (i < n) v[i] = p[i];
+  }
   return v;
 #endif
 }
@@ -77,17 +77,16 @@ NACRE_INLINE void store_part(float* p, vf v, int n) {
   typedef float raw __attribute__((vector_size(64)));
   __builtin_ia32_storeups512_mask(p, __builtin_bit_cast(raw, v),
                                   static_cast<unsigned short>((1u << n) - 1u));
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && NACRE_VL == 8
   typedef float raw __attribute__((vector_size(32)));
   typedef int32_t raw_mask __attribute__((vector_size(32)));
   __builtin_ia32_maskstoreps256(reinterpret_cast<raw*>(p),
                                 __builtin_bit_cast(raw_mask, iota() < isplat(n)),
                                 __builtin_bit_cast(raw, v));
 #else
-  if (n > 0) p[0] = v[0];
-  if (n > 1) p[1] = v[1];
-  if (n > 2) p[2] = v[2];
-  if (n > 3) p[3] = v[3];
+  NACRE_UNROLL for (int i = 0; i < VL; ++i) {
+    if (i < n) p[i] = v[i];
+  }
 #endif
 }
 
@@ -150,10 +149,10 @@ typedef float vf8 __attribute__((ext_vector_type(8)));
 // Folds a vector's halves with `f` down to one float.
 template <class F>
 NACRE_INLINE float fold(vf v, F f) {
-#if defined(__AVX512F__)
+#if NACRE_VL == 16
   const vf8 h = f(vf8(v.lo), vf8(v.hi));
   const vf4 q = f(vf4(h.lo), vf4(h.hi));
-#elif defined(__AVX2__)
+#elif NACRE_VL == 8
   const vf4 q = f(vf4(v.lo), vf4(v.hi));
 #else
   const vf4 q = v;
@@ -178,10 +177,10 @@ NACRE_INLINE float reduce_min(vf v) {
   });
 }
 
-#if defined(__AVX512F__)
+#if NACRE_VL == 16
 #define NACRE_INTERLEAVE_LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define NACRE_INTERLEAVE_HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#elif defined(__AVX2__)
+#elif NACRE_VL == 8
 #define NACRE_INTERLEAVE_LOW 0, 8, 1, 9, 2, 10, 3, 11
 #define NACRE_INTERLEAVE_HIGH 4, 12, 5, 13, 6, 14, 7, 15
 #else
