@@ -67,10 +67,12 @@ models() {
   "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$decomposed" --decomposed --small --jobs "$(nproc)" ||
     count "export, decomposed" 0 1 1
   IFS=: read -ra more <<<"${NACRE_MODELS:-}"
-  for folder in "$cases" "$decomposed" "${more[@]}"; do
+  for folder in "$cases" "${more[@]}"; do
     [ -z "$folder" ] || folders+=("$folder")
   done
-  counted models "$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" "${folders[@]}"
+  local verify=("$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)")
+  counted models "${verify[@]}" "${folders[@]}"
+  counted "models, decomposed" "${verify[@]}" --stage artifact "$decomposed"
 }
 
 sanitize() {

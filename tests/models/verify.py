@@ -1,16 +1,38 @@
 """Runs `nacre verify` on folders of cases and counts.
 
-    python verify.py --tool build/bin/nacre [--stage artifact] [--only NAME,NAME] FOLDER ...
+    python verify.py --tool build/bin/nacre [--stage artifact] [--jobs 2] [--only NAME,NAME] FOLDER ...
 
 Every folder below a FOLDER that has a case.json with a program is a case. Cases whose capture has to fail are
 left out: they have no program.
 """
 import argparse
+import concurrent.futures
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+
+def verify(options, environment, case):
+    """(what is wrong, or nothing, and the seconds that it took)."""
+    start = time.perf_counter()
+    command = [options.tool, "verify", "--json", *(["--stage", options.stage] if options.stage else []), case]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=options.timeout)
+        verdicts = json.loads(done.stdout)
+        bad = [v for v in verdicts if not v["passed"]]
+        reason = "; ".join(f"{v['stage']}: {v['reason']}" for v in bad)
+        if not verdicts:
+            reason = "nothing was verified"
+        elif not bad and done.returncode:
+            reason = f"status {done.returncode} {done.stderr.strip()[-300:]}"
+    except subprocess.TimeoutExpired:
+        reason = f"took more than {options.timeout:.0f} s"
+    except (ValueError, KeyError, TypeError):
+        reason = f"status {done.returncode}, no verdict: {done.stderr.strip()[-300:]}"
+    return reason, time.perf_counter() - start
 
 
 def main():
@@ -19,32 +41,19 @@ def main():
     parser.add_argument("--stage", help="one stage only (default: all)")
     parser.add_argument("--only", help="names, separated by commas")
     parser.add_argument("--timeout", type=float, default=300, help="seconds a case")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at a time")
     parser.add_argument("folders", nargs="+", type=Path)
     options = parser.parse_args()
     cases = [info.parent for folder in options.folders for info in sorted(folder.glob("*/case.json"))
              if (info.parent / "model.pt2").exists() and not info.parent.name.endswith(".unfinished")]
     if options.only:
         cases = [case for case in cases if case.name in options.only.split(",")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"} if options.jobs > 1 else None
     passed = failed = 0
-    for case in cases:
-        start = time.perf_counter()
-        command = [options.tool, "verify", "--json", *(["--stage", options.stage] if options.stage else []), case]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
-            verdicts = json.loads(done.stdout)
-            bad = [v for v in verdicts if not v["passed"]]
-            reason = "; ".join(f"{v['stage']}: {v['reason']}" for v in bad)
-            if not verdicts:
-                reason = "nothing was verified"
-            elif not bad and done.returncode:
-                reason = f"status {done.returncode} {done.stderr.strip()[-300:]}"
-        except subprocess.TimeoutExpired:
-            reason = f"took more than {options.timeout:.0f} s"
-        except (ValueError, KeyError, TypeError):
-            reason = f"status {done.returncode}, no verdict: {done.stderr.strip()[-300:]}"
-        passed, failed = passed + (not reason), failed + bool(reason)
-        print(f"  {case.parent.name}/{case.name}: {'FAILED ' + reason if reason else 'ok'} "
-              f"({time.perf_counter() - start:.1f} s)", flush=True)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for case, (reason, seconds) in zip(cases, pool.map(lambda c: verify(options, environment, c), cases)):
+            passed, failed = passed + (not reason), failed + bool(reason)
+            print(f"  {case.parent.name}/{case.name}: {'FAILED ' + reason if reason else 'ok'} ({seconds:.1f} s)", flush=True)
     print(f"models: {passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 
