@@ -24,4 +24,8 @@ bool pays_to_recompute(double reads, double cost, double loaded);
 // True if a kernel whose outer loops have that many iterations of that many elements each should be one group.
 bool pays_to_share_outer(double iterations, double elements);
 
+// Of each buffer, the dim whose elements will lie side by side: the last, or the channels of images between convolutions, which
+// the layout puts last (layout/choose.h).
+std::vector<int> contiguous_dims(const FusionState& state);
+
 }  // namespace nacre

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "compiler/fusion/cost.h"
 #include "compiler/fusion/rules.h"
 #include "compiler/fusion/state.h"
 #include "compiler/loops/code.h"
@@ -54,7 +55,7 @@ bool merge_all_sideways(FusionState& state) {
   return changed;
 }
 
-bool share_all_outer(FusionState& state) {
+bool share_all_outer(FusionState& state, const std::vector<int>& contiguous) {
   bool changed = false;
   for (int b = 0; b < state.count(); ++b) {
     for (bool again = true; again && state.alive(b);) {
@@ -66,7 +67,7 @@ bool share_all_outer(FusionState& state) {
       std::sort(producers.begin(), producers.end(), std::greater<>());
       producers.erase(std::unique(producers.begin(), producers.end()), producers.end());
       for (int a : producers) {
-        if (!share_outer(state, a, b)) continue;
+        if (!share_outer(state, a, b, contiguous)) continue;
         changed = again = true;
         // The merged group stands at one of the two places; from the earlier one the search comes by again.
         break;
@@ -152,7 +153,8 @@ LoopProgram fuse(LoopProgram program) {
     if (!merge_all_sideways(state)) break;
   }
   each_group(state, [&](int g) { return rename_copy(state, g); });
-  while (share_all_outer(state)) {
+  const std::vector<int> contiguous = contiguous_dims(state);
+  while (share_all_outer(state, contiguous)) {
   }
   remove_dead(state);
   for (int g = 0; g < state.count(); ++g) {

@@ -37,7 +37,8 @@ bool merge_sideways(FusionState& state, int first, int second);
 
 // A producer and a consumer whose iterations correspond share outer loops; what passes between them stays local.
 //   %m[i] = amax over j of %x[i, j];  %y[i, j] = sub %x[i, j] %m[i]     ->  outer i: two nests over j
-bool share_outer(FusionState& state, int producer, int consumer);
+// `contiguous`: of each buffer, the dim whose elements lie side by side (cost.h).
+bool share_outer(FusionState& state, int producer, int consumer, const std::vector<int>& contiguous);
 
 // Within a group: adjacent nests over equal loops become one.
 bool merge_nests(FusionState& state, int group);

@@ -130,23 +130,26 @@ Nest moved_under(const LoopProgram& program, const std::vector<LoopVar>& outer, 
   return result;
 }
 
-// True if sharing `outer` would leave the group's inner loops striding: an access whose last dim is indexed by the outer loop
-// `name` and another of whose dims moves with an inner loop.
-bool strides(const Group& g, const std::string& name, const std::set<std::string>& outer) {
-  const auto bad = [&](const Nest& n, const std::vector<Expr>& at) {
-    if (at.size() < 2 || !contains(at.back(), name)) return false;
+// True if sharing `outer` would leave the group's inner loops striding: an access whose contiguous dim moves with the outer loop
+// `name` only, while an inner loop moves along another of its dims.
+bool strides(const Group& g, const std::string& name, const std::set<std::string>& outer, const std::vector<int>& contiguous) {
+  const auto bad = [&](const Nest& n, BufferId b, const std::vector<Expr>& at) {
+    if (at.size() < 2) return false;
+    const size_t last = static_cast<size_t>(contiguous[static_cast<size_t>(b)]);
+    if (!contains(at[last], name)) return false;
+    bool elsewhere = false;
     for (const LoopVar& l : n.loops) {
-      if (outer.contains(l.name) || l.extent.is(1) || contains(at.back(), l.name)) continue;
-      for (size_t d = 0; d + 1 < at.size(); ++d)
-        if (contains(at[d], l.name)) return true;
+      if (outer.contains(l.name) || l.extent.is(1)) continue;
+      if (contains(at[last], l.name)) return false;
+      for (const Expr& e : at) elsewhere = elsewhere || contains(e, l.name);
     }
-    return false;
+    return elsewhere;
   };
   for (const Nest& n : g.nests) {
     for (const Scalar& s : n.code)
-      if (s.op == ScalarOp::load && bad(n, s.at)) return true;
+      if (s.op == ScalarOp::load && bad(n, s.buffer, s.at)) return true;
     for (const Store& s : n.stores)
-      if (bad(n, s.at)) return true;
+      if (bad(n, s.buffer, s.at)) return true;
   }
   return false;
 }
@@ -164,7 +167,7 @@ double inner_points(const Group& g, const std::set<std::string>& without, const 
 
 }  // namespace
 
-bool share_outer(FusionState& state, int a, int b) {
+bool share_outer(FusionState& state, int a, int b, const std::vector<int>& contiguous) {
   const Group &producer = state[a], &consumer = state[b];
   if (!is_loops(producer) || !is_loops(consumer) || producer.nests.size() + consumer.nests.size() > kMaxNests) return false;
   const auto many = [](const Group& g) { return g.nests.size() > 1 || g.nests[0].reduced > 0 || has_scan(g.nests[0]); };
@@ -195,7 +198,9 @@ bool share_outer(FusionState& state, int a, int b) {
     std::set<std::string> in_a = names(outer), in_b;
     for (const LoopVar& l : outer) in_b.insert(matched.at(l.name).loop);
     for (size_t i = 0; i < outer.size() && !again; ++i) {
-      if (!strides(producer, outer[i].name, in_a) && !strides(consumer, matched.at(outer[i].name).loop, in_b)) continue;
+      if (!strides(producer, outer[i].name, in_a, contiguous) &&
+          !strides(consumer, matched.at(outer[i].name).loop, in_b, contiguous))
+        continue;
       matched.erase(outer[i].name);
       outer.erase(outer.begin() + static_cast<ptrdiff_t>(i));
       again = true;

@@ -29,7 +29,7 @@ void parallel(int64_t count, const std::function<void(int64_t)>& work) {
 
 // c[m][n] = sum over k of a(m, k) * b[k][n], for up to kTile columns: products are summed in T for kRun terms at a time, the
 // runs in `Wide`.
-constexpr int64_t kTile = 256, kRun = 128;
+constexpr int64_t kTile = 256, kRun = 16;
 template <class T>
 struct Widened {
   using type = T;

@@ -101,6 +101,7 @@ std::string NodeArgs::text(std::string_view name, const std::string& otherwise) 
 
 namespace {
 
+// What shows the elements of its operand (a concat may).
 bool is_view(const std::string& op) {
   return op == "prim.broadcast" || op == "prim.reshape" || op == "prim.permute" || op == "prim.slice" ||
          op == "prim.flip" || op == "prim.pad" || op == "prim.window";
@@ -221,6 +222,13 @@ void Lowering::analyse() {
         last_read_[static_cast<size_t>(root)] = static_cast<int>(n);
         if (is_view(node.op) && node.outputs.size() == 1) root_[static_cast<size_t>(node.outputs[0])] = root;
       });
+    // A concat of parts of one value may turn out to be a view of it.
+    if (node.op == "prim.concat") {
+      std::set<int> roots;
+      for (const auto& [name, argument] : node.args)
+        for_each_value(argument, [&](ValueId v) { roots.insert(root_[static_cast<size_t>(v)]); });
+      if (roots.size() == 1) root_[static_cast<size_t>(node.outputs[0])] = *roots.begin();
+    }
   }
   for (const GraphOutput& output : graph_.outputs)
     for_each_value(output.value, [&](ValueId v) {
@@ -450,15 +458,54 @@ void Lowering::lower_scan(const Node& node, const std::string& prim, const NodeA
   new_group(prim).nests.push_back(std::move(nest));
 }
 
+namespace {
+
+// True if `b` shows the elements of a buffer that follow, along dim `d`, on those that `a` shows.
+bool continues(const View& a, const View& b, size_t d, const Facts& symbols) {
+  // A dim of one element has lost its variable.
+  if (a.buffer < 0 || a.buffer != b.buffer || !a.when.empty() || !b.when.empty() || a.shape[d].is(1)) return false;
+  for (size_t i = 0; i < a.shape.size(); ++i)
+    if (i != d && a.shape[i] != b.shape[i]) return false;
+  std::vector<Expr> index;
+  for (size_t i = 0; i < a.shape.size(); ++i) index.push_back(dim_symbol(i));
+  index[d] = index[d] + a.shape[d];
+  return reindexed(a, b.shape, index, symbols).at == b.at;
+}
+
+}  // namespace
+
 void Lowering::lower_concat(const Node& node, const NodeArgs& args) {
   const ValueId y = node.outputs[0];
   const int dim = args.integer("dim");
+  const size_t d = static_cast<size_t>(dim);
+  std::vector<View> parts;
+  for (ValueId x : args.values("inputs")) {
+    View v = view(x);
+    if (v.shape[d].is(0)) continue;
+    if (!parts.empty() && continues(parts.back(), v, d, symbols())) {
+      parts.back().shape[d] = parts.back().shape[d] + v.shape[d];
+      continue;
+    }
+    parts.push_back(std::move(v));
+  }
+  // All of one buffer, rotated: an index map. (Along the last dim copies are better, since they can be vectors.)
+  if (parts.size() == 2 && d + 1 < parts[0].shape.size() &&
+      continues(parts[1], parts[0], d, symbols())) {
+    std::vector<Expr> shape = parts[0].shape, index;
+    for (size_t i = 0; i < shape.size(); ++i) index.push_back(dim_symbol(i));
+    const Expr first = parts[1].shape[d];
+    shape[d] = parts[0].shape[d] + first;
+    index[d] = mod(index[d] + first, shape[d]);
+    View rotated = reindexed(parts[1], shape, index, symbols());
+    rotated.shape = graph_[y].shape;
+    views_[static_cast<size_t>(y)] = std::move(rotated);
+    return;
+  }
   const BufferId b = result_buffer(y);
   Expr offset = 0;
-  for (ValueId x : args.values("inputs")) {
-    const Expr size = graph_[x].shape[static_cast<size_t>(dim)];
-    if (!size.is(0)) copy(view(x), b, "concat", node.where, dim, offset);
-    offset += size;
+  for (const View& part : parts) {
+    copy(part, b, "concat", node.where, dim, offset);
+    offset += part.shape[d];
   }
 }
 

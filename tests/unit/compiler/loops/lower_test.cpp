@@ -100,6 +100,22 @@ TEST_F(Lower, ExchangedStatesGoThroughTemporaries) {
   EXPECT_EQ(lowered().groups.size(), 4u);
 }
 
+TEST_F(Lower, ARollIsAnIndexMap) {
+  const ValueId x = input("x", {10, 6});
+  output(b.neg(b.concat({b.slice(x, 0, 7, 10), b.slice(x, 0, 0, 7)}, 0)));
+  const LoopProgram p = lowered();
+  ASSERT_EQ(p.groups.size(), 1u);
+  EXPECT_EQ(p.groups[0].nests[0].code[0].at[0], parse_expr("(i0 + 7) mod 10"));
+}
+
+TEST_F(Lower, PartsThatFollowOnEachOtherAreConcatenatedByOneCopy) {
+  const ValueId x = input("x", {4, 10}), z = input("z", {4, 3});
+  output(b.concat({b.slice(x, 1, 0, 4), b.slice(x, 1, 4, 9), z}, 1));
+  const LoopProgram p = lowered();
+  ASSERT_EQ(p.groups.size(), 2u);
+  EXPECT_EQ(p.groups[0].nests[0].loops[1].extent, Expr(9));
+}
+
 TEST_F(Lower, NoneIsNoOutputAndNumbersAreTensors) {
   const ValueId x = input("x", {Expr::symbol("s0")});
   graph.symbols["s0"].range.min = 1;

@@ -215,7 +215,13 @@ class RandomGraph {
       }
       case 13: {
         const ValueId x = with_rank(1), y = find_shape(b.shape(x));
-        push(b.concat({x, b.tanh(y), x}, dim_of(x)));
+        const int d = dim_of(x);
+        if (constant(x, d) && size(x, d) >= 3 && pick(2)) {  // a roll, or two neighbours
+          const ValueId low = b.slice(x, d, 0, 2), high = b.slice(x, d, 2, size(x, d));
+          push(pick(2) ? b.concat({high, low}, d) : b.concat({low, high, b.tanh(y)}, d));
+          break;
+        }
+        push(b.concat({x, b.tanh(y), x}, d));
         break;
       }
       case 14: {
