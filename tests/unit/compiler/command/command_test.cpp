@@ -37,7 +37,7 @@ class Command : public ::testing::Test {
     write_file(folder_ / "scale.nacre", artifact());
     write_npy(folder_ / "good.npy", values({5}, 1.5f));
     write_npy(folder_ / "long.npy", values({1001}, 1));
-    write_npy(folder_ / "negative.npy", values({5}, -1));
+    write_npy(folder_ / "negative.npy", values({5}, -1000));
     write_npy(folder_ / "matrix.npy", values({5, 2}, 1));
   }
   ~Command() override { fs::remove_all(folder_); }
