@@ -8,7 +8,7 @@
 //   expm1, log, log1p                         1.6 0.8 1.5   2
 //   log2, log10                               0.5           3
 //   tanh, sigmoid                             2.3           2.5
-//   erf                                       2.5           1.1
+//   erf                                       2.8           1.1
 //   erfc                                      0.5           4.1
 //   sin, cos (any argument)                   1.6           2.5
 //   tan                                       3.1           4
