@@ -62,8 +62,8 @@ void dump_variant(const Dump& dump, uint32_t entry, uint32_t number, Lines& out)
   for (const Guard& guard : v.guards) out.line(4, "guard {}", guard_words(words, guard));
   const std::size_t first = a.entries[entry].nodes.size();
   for (std::size_t i = 0; i < v.nodes.size(); ++i) {
-    out.line(4, "node {} = {}", first + i,
-             size_words(words, Size::node(static_cast<uint32_t>(first + i))));
+    const auto node = static_cast<uint32_t>(first + i);
+    out.line(4, "node n{} = {}", node, node_words(a, entry, number, node));
   }
   for (std::size_t i = 0; i < v.slots.size(); ++i) {
     const Slot& slot = v.slots[i];
@@ -94,7 +94,7 @@ void dump_entry(const Dump& dump, uint32_t number, Lines& out) {
              tensor_words(words, entry.outputs[i]));
   }
   for (uint32_t i = 0; i < entry.nodes.size(); ++i) {
-    out.line(2, "node {} = {}", i, size_words(words, Size::node(i)));
+    out.line(2, "node n{} = {}", i, node_words(dump.artifact, number, 0, i));
   }
   for (uint32_t i = 0; i < entry.variants.size(); ++i) dump_variant(dump, number, i, out);
 }
@@ -145,7 +145,49 @@ static std::string grown(Write write) {
 }
 
 std::string size_words(const nacre_words& words, Size size) {
-  return grown([&](nacre_text* text) { nacre_words_size(&words, size.raw, text); });
+  char buffer[64];
+  nacre_text text;
+  nacre_text_start(&text, buffer, sizeof buffer);
+  nacre_words_size(&words, size.raw, &text);
+  if (text.length + 1 == sizeof buffer) return fmt::format("n{}", size.node_number());
+  return buffer;
+}
+
+std::string node_words(const Artifact& artifact, uint32_t entry, uint32_t variant,
+                       uint32_t number) {
+  const Entry& e = artifact.entries[entry];
+  const auto at = [&](uint32_t i) -> const Node& {
+    return i < e.nodes.size() ? e.nodes[i] : e.variants[variant].nodes[i - e.nodes.size()];
+  };
+  const auto leaf = [&](const Node& node) {
+    return node.kind == NACRE_EXPR_constant ? std::to_string(node.b)
+                                            : artifact.symbols[node.a].name;
+  };
+  const auto operand = [&](uint32_t i) {
+    const Node& node = at(i);
+    const bool is_leaf = node.kind == NACRE_EXPR_constant || node.kind == NACRE_EXPR_symbol;
+    return is_leaf ? leaf(node) : fmt::format("n{}", i);
+  };
+  static const char* const kOperators[] = {
+#define NACRE_EXPR(number, id, inputs, text) text,
+#include "formats/exprs.def"
+#undef NACRE_EXPR
+  };
+  const Node& node = at(number);
+  switch (node.kind) {
+    case NACRE_EXPR_constant:
+    case NACRE_EXPR_symbol:
+      return leaf(node);
+    case NACRE_EXPR_not_:
+      return "not " + operand(node.a);
+    default:
+      break;
+  }
+  const std::string a = operand(node.a), b = operand(static_cast<uint32_t>(node.b));
+  const std::string op = kOperators[node.kind];
+  const bool function = node.kind == NACRE_EXPR_min || node.kind == NACRE_EXPR_max ||
+                        node.kind == NACRE_EXPR_round_up;
+  return function ? op + "(" + a + ", " + b + ")" : a + " " + op + " " + b;
 }
 
 std::string guard_words(const nacre_words& words, const Guard& g) {

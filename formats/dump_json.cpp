@@ -68,6 +68,11 @@ Json variant(const Dump& dump, uint32_t entry, uint32_t number) {
   }
   for (const Command& c : v.commands) commands.push_back(command(a, words, c));
   Json result = {{"name", v.name}, {"guards", guards}};
+  const auto first = static_cast<uint32_t>(a.entries[entry].nodes.size());
+  result["nodes"] = Json::object();
+  for (uint32_t i = 0; i < v.nodes.size(); ++i) {
+    result["nodes"]["n" + std::to_string(first + i)] = node_words(a, entry, number, first + i);
+  }
   result["arena_bytes"] = size(words, v.arena_size);
   if (v.arena_bound) result["arena_bound_bytes"] = v.arena_bound;
   result["buffers"] = buffers;
@@ -83,7 +88,15 @@ Json entry(const Dump& dump, uint32_t number) {
   for (const Tensor& t : e.inputs) inputs.push_back(tensor(words, t));
   for (const Tensor& t : e.outputs) outputs.push_back(tensor(words, t));
   for (uint32_t i = 0; i < e.variants.size(); ++i) variants.push_back(variant(dump, number, i));
-  return {{"name", e.name}, {"inputs", inputs}, {"outputs", outputs}, {"variants", variants}};
+  Json nodes = Json::object();
+  for (uint32_t i = 0; i < e.nodes.size(); ++i) {
+    nodes["n" + std::to_string(i)] = node_words(dump.artifact, number, 0, i);
+  }
+  return {{"name", e.name},
+          {"inputs", inputs},
+          {"outputs", outputs},
+          {"nodes", nodes},
+          {"variants", variants}};
 }
 
 }  // namespace

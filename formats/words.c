@@ -24,8 +24,32 @@ static const char* const kOperator[] = {
 #undef NACRE_EXPR
 };
 
-static bool is_function(uint32_t kind) {
-  return kind == NACRE_EXPR_min || kind == NACRE_EXPR_max || kind == NACRE_EXPR_round_up;
+// How tightly a node's text holds together, as in Python: sums, then products; a lower one goes in
+// brackets inside a higher one.
+enum { kLoose = 0, kSum = 1, kProduct = 2, kWhole = 3 };
+
+static uint8_t tightness(uint32_t kind) {
+  switch (kind) {
+    case NACRE_EXPR_add:
+    case NACRE_EXPR_sub:
+      return kSum;
+    case NACRE_EXPR_mul:
+    case NACRE_EXPR_floor_div:
+    case NACRE_EXPR_mod:
+      return kProduct;
+    case NACRE_EXPR_min:
+    case NACRE_EXPR_max:
+    case NACRE_EXPR_round_up:
+      return kWhole;
+    default:
+      return kLoose;
+  }
+}
+
+// What the second operand must hold at least: a - (b + c) needs its brackets, a + (b + c) does not.
+static uint8_t second_tightness(uint32_t kind) {
+  uint8_t own = tightness(kind);
+  return kind == NACRE_EXPR_add || kind == NACRE_EXPR_mul ? own : (uint8_t)(own + 1);
 }
 
 // Prints with a stack of its own: an expression in a file may be nested more deeply than the
@@ -33,13 +57,13 @@ static bool is_function(uint32_t kind) {
 struct piece {
   const char* string;  // or NULL, and a node
   uint64_t node;
-  bool outermost;
+  uint8_t least;  // tightness without brackets
 };
 
 static void node_text(const struct nacre_words* words, uint64_t number, struct nacre_text* text) {
   struct piece stack[48];
   uint32_t count = 1;
-  stack[0] = (struct piece){NULL, number, true};
+  stack[0] = (struct piece){NULL, number, kLoose};
   while (count) {
     struct piece piece = stack[--count];
     if (piece.string) {
@@ -47,33 +71,35 @@ static void node_text(const struct nacre_words* words, uint64_t number, struct n
       continue;
     }
     const struct nacre_node* node = node_at(words, piece.node);
+    uint8_t own = tightness(node->kind);
     if (node->kind == NACRE_EXPR_constant) {
       nacre_text_number(text, node->b);
     } else if (node->kind == NACRE_EXPR_symbol) {
       struct nacre_symbol_view symbol;
       nacre_meta_symbol(words->meta, node->a, &symbol);
       nacre_text_string(text, symbol.name);
-    } else if (count + 6 > sizeof stack / sizeof stack[0] || text->length + 1 >= text->capacity) {
+    } else if (count + 7 > sizeof stack / sizeof stack[0] || text->length + 1 >= text->capacity) {
       nacre_text_string(text, "...");
     } else if (node->kind == NACRE_EXPR_not_) {
       nacre_text_string(text, "not ");
-      stack[count++] = (struct piece){NULL, node->a, false};
-    } else {
-      bool function = is_function(node->kind);
-      bool closed = function || !piece.outermost;
-      if (function) nacre_text_string(text, kOperator[node->kind]);
-      if (closed) nacre_text_string(text, "(");
+      stack[count++] = (struct piece){NULL, node->a, kSum};
+    } else if (own == kWhole) {
       // Pushed from back to front.
-      if (closed) stack[count++] = (struct piece){")", 0, false};
-      stack[count++] = (struct piece){NULL, (uint64_t)node->b, function};
-      if (function) {
-        stack[count++] = (struct piece){", ", 0, false};
-      } else {
-        stack[count++] = (struct piece){" ", 0, false};
-        stack[count++] = (struct piece){kOperator[node->kind], 0, false};
-        stack[count++] = (struct piece){" ", 0, false};
+      nacre_text_add(text, "%s(", kOperator[node->kind]);
+      stack[count++] = (struct piece){")", 0, 0};
+      stack[count++] = (struct piece){NULL, (uint64_t)node->b, kLoose};
+      stack[count++] = (struct piece){", ", 0, 0};
+      stack[count++] = (struct piece){NULL, node->a, kLoose};
+    } else {
+      if (own < piece.least) {
+        nacre_text_string(text, "(");
+        stack[count++] = (struct piece){")", 0, 0};
       }
-      stack[count++] = (struct piece){NULL, node->a, function};
+      stack[count++] = (struct piece){NULL, (uint64_t)node->b, second_tightness(node->kind)};
+      stack[count++] = (struct piece){" ", 0, 0};
+      stack[count++] = (struct piece){kOperator[node->kind], 0, 0};
+      stack[count++] = (struct piece){" ", 0, 0};
+      stack[count++] = (struct piece){NULL, node->a, own};
     }
   }
 }

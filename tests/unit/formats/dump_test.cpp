@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "formats/dump_parts.h"
 #include "tests/unit/runtime/fixture.h"
 
 namespace nacre::test {
@@ -18,9 +19,9 @@ TEST(Dump, TextSaysGuardsAndSizesInWords) {
            "    guard input 'x': dtype f32\n    guard input 'x': rank 2\n"
            "    guard input 'x' dimension 0: in [2, 64]\n    guard input 'x' dimension 0: 2*s0\n"
            "    guard input 'x' dimension 1: 4\n",
-           "    node 6 = (s0 * 8) * 4\n",
-           "    buffer b1 arena offset 0 size (s0 * 8) * 4\n",
-           "    arena (s0 * 8) * 4 bytes, at most 1024\n",
+           "    node n6 = n2 * 4\n",
+           "    buffer b1 arena offset 0 size s0 * 8 * 4\n",
+           "    arena s0 * 8 * 4 bytes, at most 1024\n",
            "    command 1 call scale(b1, b2) barrier  # model.py:41 block.first aten.mul.Tensor; "
            "model.py:42 ",
            "image 0 test-target ",
@@ -45,20 +46,45 @@ TEST(Dump, JsonHasTheSame) {
   EXPECT_EQ(json["kernels"].size(), kKernelCount);
 }
 
-TEST(Words, NestsExpressionsAndStopsWhereTheyAreTooDeep) {
+// The text of the last node, in a buffer of the given size.
+std::string words_of_last(std::vector<fmt::Node> more, std::size_t capacity = 256) {
   fmt::Artifact a = scale_artifact();
   auto& nodes = a.entries[0].variants[0].nodes;
-  nodes.push_back({NACRE_EXPR_max, 0, 1});       // 7
-  nodes.push_back({NACRE_EXPR_add, 7, 3});       // 8
-  nodes.push_back({NACRE_EXPR_round_up, 8, 5});  // 9
-  for (uint32_t i = 10; i < 300; ++i)
-    nodes.push_back({NACRE_EXPR_sub, 0, i - 1});  // deep on the right
-  a.entries[0].variants[0].slots[1].size = Size::node(9);
-  a.entries[0].variants[0].slots[2].size = Size::node(299);
+  nodes.insert(nodes.end(), more.begin(), more.end());
   Aligned bytes(fmt::artifact_bytes(a));
-  const std::string text = fmt::dump_text(bytes.span());
-  EXPECT_NE(text.find("round_up(max(s0, 8) + 2, 4)"), std::string::npos) << text;
-  EXPECT_NE(text.find("..."), std::string::npos);
+  const fmt::Dump dump = fmt::open_dump(bytes.span());
+  nacre_words words;
+  nacre_words_open(&words, dump.container.meta, 0, 0);
+  std::string buffer(capacity, '\0');
+  nacre_text text;
+  nacre_text_start(&text, buffer.data(), buffer.size());
+  nacre_words_size(&words, Size::node(static_cast<uint32_t>(6 + more.size())).raw, &text);
+  return buffer.c_str();
+}
+
+// Nodes of scale_artifact: 0 s0, 1 8, 2 s0 * 8, 3 2, 4 s0 * 2, 5 4, 6 s0 * 8 * 4. New ones start
+// at 7.
+TEST(Words, BracketsOnlyWhatNeedsThem) {
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_add, 0, 3}, {NACRE_EXPR_mul, 7, 7}}), "(s0 + 2) * (s0 + 2)");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_mul, 0, 3}, {NACRE_EXPR_add, 7, 2}}), "s0 * 2 + s0 * 8");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_add, 0, 3}, {NACRE_EXPR_sub, 0, 7}}), "s0 - (s0 + 2)");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_floor_div, 0, 3}, {NACRE_EXPR_floor_div, 0, 7}}),
+            "s0 // (s0 // 2)");
+  EXPECT_EQ(
+      words_of_last({{NACRE_EXPR_max, 0, 1}, {NACRE_EXPR_add, 7, 3}, {NACRE_EXPR_round_up, 8, 5}}),
+      "round_up(max(s0, 8) + 2, 4)");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_eq, 0, 3}, {NACRE_EXPR_not_, 7, 0}}), "not (s0 == 2)");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_le, 0, 3}, {NACRE_EXPR_lt, 3, 0}, {NACRE_EXPR_and_, 7, 8}}),
+            "s0 <= 2 and (2 < s0)");
+}
+
+TEST(Words, EndsWhereExpressionsDoNot) {
+  std::vector<fmt::Node> deep, wide;
+  for (uint32_t i = 7; i < 300; ++i) deep.push_back({NACRE_EXPR_sub, 0, i - 1});
+  EXPECT_NE(words_of_last(deep, 4096).find("..."), std::string::npos);
+  // 2^60 characters if it were written out.
+  for (uint32_t i = 7; i < 67; ++i) wide.push_back({NACRE_EXPR_add, i - 1, i - 1});
+  EXPECT_LE(words_of_last(wide, 256).size(), 255u);
 }
 
 }  // namespace
