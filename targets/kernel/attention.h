@@ -47,6 +47,13 @@ inline constexpr int kAttentionRows = tile_rows(kAttentionNV);
 // Fewer queries than this: not worth packing keys and values.
 inline constexpr int kFewQueries = 4;
 
+// Vectors in the last panel of keys, where their number is known.
+template <class T>
+inline constexpr int last_vectors = kAttentionNV;
+template <i64 T>
+inline constexpr int last_vectors<C<T>> =
+    T % kAttentionNR == 0 ? kAttentionNV : static_cast<int>((T % kAttentionNR + VL - 1) / VL);
+
 // Distance of rows of scores: not a multiple of 4 KB, so that the rows of a tile do not share cache sets.
 NACRE_INLINE constexpr i64 score_pitch(i64 t) { return round_up(t, kAttentionNR) + 16; }
 
@@ -55,30 +62,26 @@ inline constexpr bool has_bias = true;
 template <>
 inline constexpr bool has_bias<NoBias> = false;
 
-// Softmax of one row in place, not yet divided; returns the factor that divides. Elements [t, end) become 0.
-__attribute__((noinline)) static inline float softmax_row(float* row, i64 t) {
-  const vf low = splat(-__builtin_inff());
+// The greatest score so far; NaN is not greater than anything, and comes back in the exponentials.
+NACRE_INLINE vf greater(vf m, vf x) { return select(x > m, x, m); }
+
+// Exponentials of one row of scores in place, given the greatest of each lane; returns the factor that makes them add up
+// to 1. Elements [t, round_up(t, VL)) are -inf.
+__attribute__((noinline)) static inline float softmax_row(float* row, i64 t, const float* greatest_lanes) {
   const i64 end = round_up(t, VL);
-  // Beyond t: never the greatest, and 0 after exp.
-  if (t < end) {
-    const vf last = load(row + end - VL);
-    store(row + end - VL, select(iota() < isplat(static_cast<int32_t>(t - (end - VL))), last, low));
-  }
-  vf m0 = low, m1 = low;
-  i64 j = 0;
-  NACRE_ROLLED for (; j + 2 * VL <= end; j += 2 * VL) {
-    m0 = maximum(m0, load(row + j));
-    m1 = maximum(m1, load(row + j + VL));
-  }
-  if (j < end) m0 = maximum(m0, load(row + j));
-  const float greatest = reduce_max(maximum(m0, m1));
+  const float greatest = reduce_max(load(greatest_lanes));
   if (greatest == -__builtin_inff()) {
-    NACRE_ROLLED for (j = 0; j < end; j += VL) store(row + j, splat(0.f));
-    return 0.f;
+    // Nothing to attend to: 0, but for a score that is NaN.
+    bool nan = false;
+    NACRE_ROLLED for (i64 j = 0; j < t; ++j) {
+      nan |= row[j] != row[j];
+      row[j] = 0.f;
+    }
+    return nan ? __builtin_nanf("") : 0.f;
   }
   const vf m = splat(greatest);
   vf s0 = splat(0.f), s1 = splat(0.f);
-  j = 0;
+  i64 j = 0;
   NACRE_ROLLED for (; j + 2 * VL <= end; j += 2 * VL) {
     const vf e0 = exp_negative(load(row + j) - m), e1 = exp_negative(load(row + j + VL) - m);
     store(row + j, e0);
@@ -108,6 +111,27 @@ NACRE_INLINE vf finish_score(vf x, float scale, Causal causal, Bias bias, i64 b,
   return x;
 }
 
+// All of a row: scores [0, t) are finished and become weights; returns their factor.
+template <class Causal, class Bias>
+NACRE_INLINE float weigh_row(float* row, float scale, Causal causal, Bias bias, i64 b, i64 h, i64 i, i64 t, i64 all) {
+  vf m = splat(-__builtin_inff());
+  i64 j = 0;
+  NACRE_ROLLED for (; j + VL <= t; j += VL) {
+    const vf x = finish_score(load(row + j), scale, causal, bias, b, h, i, j, all);
+    store(row + j, x);
+    m = greater(m, x);
+  }
+  if (j < t) {
+    vf x = finish_score(load(row + j), scale, causal, bias, b, h, i, j, all);
+    x = select(iota() < isplat(static_cast<int32_t>(t - j)), x, splat(-__builtin_inff()));
+    store(row + j, x);
+    m = greater(m, x);
+  }
+  alignas(64) float greatest[VL];
+  store(greatest, m);
+  return softmax_row(row, t, greatest);
+}
+
 // A few queries (a decoding step): keys and values are read where they lie.
 template <class A, class Causal, class Bias, class Epilogue>
 NACRE_INLINE void attention_row(const A& a, const float* __restrict q, const float* __restrict k,
@@ -135,10 +159,7 @@ NACRE_INLINE void attention_row(const A& a, const float* __restrict q, const flo
   i64 j = 0;
   NACRE_ROLLED for (; j + 4 <= t; j += 4) dot(C<4>{}, j);
   NACRE_ROLLED for (; j < t; ++j) dot(C<1>{}, j);
-  NACRE_ROLLED for (j = 0; j < t; j += VL) {
-    store(row + j, finish_score(load(row + j), scale, C<0>{}, bias, b, h, i, j, t));
-  }
-  const float inverse = softmax_row(row, t);
+  const float inverse = weigh_row(row, scale, C<0>{}, bias, b, h, i, t, t);
   auto columns = [&](auto vectors, i64 c) NACRE_LAMBDA {
     constexpr int kVectors = decltype(vectors)::value;
     vf sum[kVectors];
@@ -211,22 +232,27 @@ NACRE_INLINE void attention(const A& a, Q q, K k, V v, float scale, Causal causa
         constexpr int R = decltype(fixed)::value;
         const float* p[R];
         NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = qp + row_of(a.s, first, i) * a.q_s;
-        NACRE_ROLLED for (i64 j = 0; j < t; j += NR) {
-          Tile<R, NV> tile;
+        auto panel = [&](auto vectors, i64 j) NACRE_LAMBDA {
+          constexpr int kVectors = decltype(vectors)::value;
+          Tile<R, kVectors> tile;
           tile.clear();
           tile.add(p, C<1>{}, keys + j * a.d, C<NR>{}, a.d);
           NACRE_UNROLL for (int i = 0; i < R; ++i) {
-            NACRE_UNROLL for (int n = 0; n < NV; ++n) store(scores + i * pitch + j + n * VL, tile.acc[i][n]);
+            NACRE_UNROLL for (int n = 0; n < kVectors; ++n) store(scores + i * pitch + j + n * VL, tile.acc[i][n]);
           }
+        };
+        // The last panel may be narrower; that is worth a tile of its own where its width is known.
+        constexpr int kLast = detail::last_vectors<decltype(a.t)>;
+        const i64 whole = kLast == NV ? t : imin(t, a.t / NR * NR);
+        i64 j = 0;
+        NACRE_ROLLED for (; j < whole; j += NR) panel(C<NV>{}, j);
+        if constexpr (kLast != NV) {
+          if (j < t) panel(C<kLast>{}, j);
         }
       });
       float inverse[MR];
       NACRE_ROLLED for (i64 i = 0; i < rows; ++i) {
-        float* row = scores + i * pitch;
-        NACRE_ROLLED for (i64 j = 0; j < t; j += VL) {
-          store(row + j, detail::finish_score(load(row + j), scale, causal, bias, b, h, first + i, j, a.t));
-        }
-        inverse[i] = detail::softmax_row(row, t);
+        inverse[i] = detail::weigh_row(scores + i * pitch, scale, causal, bias, b, h, first + i, t, a.t);
       }
       NACRE_ROLLED for (i64 c = 0; c < a.e; c += NR) {
         alignas(64) float out[MR * NR];

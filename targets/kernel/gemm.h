@@ -423,15 +423,15 @@ NACRE_INLINE void pack_panel(N n, K k, const float* __restrict b, SBK sbk, SBN s
       NACRE_ROLLED for (i64 l = 0; l < k; ++l) store(out + l * NR, load(b + l * sbk + j));
     } else if (sbn == 1) {
       NACRE_ROLLED for (i64 l = 0; l < k; ++l) store(out + l * NR, load_part(b + l * sbk + j, lanes));
-    } else if (sbk == 1 && lanes == VL) {
+    } else if (sbk == 1) {
       const i64 whole = k / VL * VL;
       NACRE_ROLLED for (i64 l = 0; l < whole; l += VL) {
         vf r[VL];
-        NACRE_UNROLL for (int i = 0; i < VL; ++i) r[i] = load(b + (j + i) * sbn + l);
+        NACRE_UNROLL for (int i = 0; i < VL; ++i) r[i] = i < lanes ? load(b + (j + i) * sbn + l) : splat(0.f);
         transpose(r);
         NACRE_UNROLL for (int i = 0; i < VL; ++i) store(out + (l + i) * NR, r[i]);
       }
-      NACRE_ROLLED for (i64 l = whole; l < k; ++l) store(out + l * NR, load_strided(b + j * sbn + l, sbn, VL));
+      NACRE_ROLLED for (i64 l = whole; l < k; ++l) store(out + l * NR, load_strided(b + j * sbn + l, sbn, lanes));
     } else {
       NACRE_ROLLED for (i64 l = 0; l < k; ++l) {
         NACRE_ROLLED for (int i = 0; i < VL; ++i) out[l * NR + i] = i < lanes ? b[l * sbk + (j + i) * sbn] : 0.f;

@@ -10,6 +10,7 @@
 #include "nacre/conv.h"
 #include "nacre/depthwise.h"
 #include "nacre/attention.h"
+#include "nacre/winograd.h"
 #include "nacre/recurrent.h"
 #include "nacre/sort.h"
 #endif

@@ -858,8 +858,13 @@ NACRE_INLINE V fmod(V x, V y) {
   if constexpr (detail::is_double<V>) {
     const V a = absolute(x), b = absolute(y);
     const V q = trunc(a / b);
-    const detail::Pair<V> p = detail::product(q, b);
-    V r = (a - p.high) - p.low;
+    V r;
+    if constexpr (kHasFma) {
+      r = fma(-q, b, a);
+    } else {
+      const detail::Pair<V> p = detail::product(q, b);
+      r = (a - p.high) - p.low;
+    }
     r = select(r < detail::number<V>(0), r + b, r);  // the quotient was rounded up
     r = select(r >= b, r - b, r);
     r = select((b == detail::infinity<V>()) & (a < b), a, r);

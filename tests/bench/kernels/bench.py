@@ -110,6 +110,39 @@ def conv(level, size, ic, oc, kernel, stride=1, pad=None, groups=1, batch=1, pla
                 2 * batch * oh * ow * oc * icg * kh * kw)
 
 
+def winograd_filters(m):
+    """G of the kernel library's winograd_points.h"""
+    if m == 2:
+        return torch.tensor([[-1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], dtype=torch.float64)
+    a, b = 11 / 16, 23 / 16
+    fa, fb = 2 * a * a * (a * a - b * b), 2 * b * b * (b * b - a * a)
+    rows = [[1 / (a * a * b * b), 0, 0]] + [[1 / f, p / f, p * p / f] for p, f in ((a, fa), (-a, fa), (b, fb), (-b, fb))] + [[0, 0, 1]]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def winograd(level, size, ic, oc, m, batch=1):
+    nv = panel_vectors(level, oc)
+    g = winograd_filters(m)
+    x = torch.randn(batch, ic, size, size).contiguous(memory_format=torch.channels_last)
+    weight, bias = torch.randn(oc, ic, 3, 3), torch.randn(oc)
+    u = torch.einsum("ia,ocab,jb->ijoc", g, weight.double(), g).float()
+    packed = torch.stack([pack_panels(u[i, j], nv * VECTOR[level]) for i in range(m + 2) for j in range(m + 2)]).contiguous()
+    out = torch.zeros(batch, size, size, oc)
+    c = (lambda v: f"C<{v}>{{}}")
+    body = f"""conv_winograd<{nv}, Winograd{m}>(Conv{{.batch = {c(batch)}, .h = {c(size)}, .w = {c(size)}, .ic = {c(ic)}, .oc = {c(oc)}, .groups = C<1>{{}},
+        .kh = C<3>{{}}, .kw = C<3>{{}}, .stride_h = C<1>{{}}, .stride_w = C<1>{{}}, .pad_h = C<1>{{}}, .pad_w = C<1>{{}},
+        .dilation_h = C<1>{{}}, .dilation_w = C<1>{{}}, .oh = {c(size)}, .ow = {c(size)}, .sn = {c(ic * size * size)}, .sh = {c(size * ic)}, .sw = {c(ic)}}},
+        in[0], in[1], scratch, thread, threads, [&](i64 n, i64 y, i64 x, i64 c, vf v, int lanes) NACRE_LAMBDA {{
+          float* p = out + ((n * {size} + y) * {size} + x) * {oc} + c;
+          if (lanes == VL) store(p, relu(v + load(in[2] + c)));
+          else store_part(p, relu(v + load_part(in[2] + c, lanes)), lanes); }});"""
+    wt = weight.contiguous(memory_format=torch.channels_last)
+    return Case(f"winograd F{m} {size}x{size} {ic}->{oc}{f' b{batch}' if batch > 1 else ''}", body, [x.permute(0, 2, 3, 1), packed, bias], out,
+                lambda: F.relu_(F.conv2d(x, wt, bias, 1, 1)),
+                lambda: F.relu(F.conv2d(x.double(), weight.double(), bias.double(), 1, 1)).permute(0, 2, 3, 1),
+                2 * batch * size * size * oc * ic * 9, scratch=1 << 23)
+
+
 def depthwise(level, size, c, kernel, stride=1, dilation=1):
     h, w = size if isinstance(size, tuple) else (size, size)
     kh, kw = kernel if isinstance(kernel, tuple) else (kernel, kernel)
@@ -243,6 +276,10 @@ def cases(level):
     yield lambda: conv(L, (1, 1999), 128, 64, 1)
     yield lambda: conv(L, 28, 64, 64, 3, dynamic=True)
     yield lambda: conv(L, 100, 3, 10, 3, planar=True, dynamic=True)
+    for size, ic, oc in ((56, 64, 64), (28, 128, 128), (14, 256, 256), (7, 512, 512), (256, 16, 16), (128, 32, 32), (64, 64, 64), (32, 128, 128),
+                         (80, 32, 32), (40, 64, 64), (20, 128, 128), (32, 16, 16)):
+        for m in (2, 4):
+            yield lambda: winograd(L, size, ic, oc, m)
     for size, c, k, s in ((112, 32, 3, 1), (112, 96, 3, 2), (56, 144, 3, 1), (56, 144, 3, 2), (28, 192, 3, 1), (14, 384, 3, 1), (14, 576, 3, 1),
                           (7, 960, 3, 1), (14, 672, 5, 1), (28, 240, 5, 1), (56, 72, 5, 2), (7, 1152, 5, 1), (28, 58, 3, 1), (56, 96, 7, 1), (28, 192, 7, 1), (14, 384, 7, 1),
                           (7, 768, 7, 1), (80, 64, 3, 1)):

@@ -72,6 +72,8 @@ struct KernelTable {
   void (*conv_constant)(int index, const ConvCall&);
   void (*conv_planar_constant)(int index, const ConvCall&);
   void (*transposed_constant)(int index, const ConvCall&);
+  int64_t (*winograd_scratch)(int out, int nv, const ConvCall&);  // out: 2 or 4
+  void (*winograd)(int out, int nv, const ConvCall&);
   void (*depthwise)(const ConvCall&);
   void (*depthwise_constant)(int index, const ConvCall&);
   void (*attention)(const AttentionCall&);
@@ -89,5 +91,5 @@ struct FunctionTable {
   const FloatFunction2* functions2;  // idem
 };
 
-extern "C" const KernelTable kernels_v2, kernels_v3, kernels_v4;
-extern "C" const FunctionTable functions_v2, functions_v3, functions_v4;
+extern "C" const KernelTable kernels_v2, kernels_v3, kernels_v4, kernels_wide;
+extern "C" const FunctionTable functions_v2, functions_v3, functions_v4, functions_wide;

@@ -13,13 +13,18 @@ constexpr int64_t kGuard = 64;
 
 std::vector<Level> levels() {
   std::vector<Level> result;
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("sse4.2")) result.push_back({"x86-64-v2", &kernels_v2, &functions_v2});
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
-    result.push_back({"x86-64-v3", &kernels_v3, &functions_v3});
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"))
-    result.push_back({"x86-64-v4", &kernels_v4, &functions_v4});
+#ifdef NACRE_TEST_v2
+  result.push_back({"x86-64-v2", &kernels_v2, &functions_v2, false});
+#endif
+#ifdef NACRE_TEST_v3
+  result.push_back({"x86-64-v3", &kernels_v3, &functions_v3});
+#endif
+#ifdef NACRE_TEST_v4
+  result.push_back({"x86-64-v4", &kernels_v4, &functions_v4});
+#endif
+#ifdef NACRE_TEST_wide
+  result.push_back({"wide vectors", &kernels_wide, &functions_wide, true, false});
+#endif
   return result;
 }
 

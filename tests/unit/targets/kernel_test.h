@@ -1,4 +1,4 @@
-// What the tests of the kernel library share: the instruction sets that this machine runs, random data, packing, threads.
+// What the tests of the kernel library share: the instruction sets that it was built for, random data, packing, threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +16,10 @@ struct Level {
   std::string name;
   const KernelTable* kernels;
   const FunctionTable* functions;
+  bool fma = true;
+  bool target = true;  // there is a Target of this name
 };
-// Those of x86-64-v2, v3, v4 that this machine has.
+// Those of x86-64-v2, v3, v4 that the machine of the build has, and wide vectors where it lacks AVX-512.
 std::vector<Level> levels();
 
 // Zeroed floats at a multiple of 64 bytes; `guard` floats behind the end hold NaN, which must not be read into results.

@@ -8,6 +8,7 @@
 #include "nacre/gemm.h"
 #include "nacre/math.h"
 #include "nacre/recurrent.h"
+#include "nacre/winograd.h"
 #include "tests/unit/targets/kernel_table.h"
 
 namespace {
@@ -137,6 +138,25 @@ void transposed_constant(int index, const ConvCall& c) {
                         c.weights, c.scratch, c.thread, c.threads, image(c));
 #include "tests/unit/targets/shapes.def"
 }
+template <class F>
+void with_scheme(int out, int nv, F f) {
+  if (out == 2 && nv == 2) f(C<2>{}, Winograd2{});
+  if (out == 4 && nv == 1) f(C<1>{}, Winograd4{});
+}
+i64 winograd_scratch_any(int out, int nv, const ConvCall& c) {
+  i64 size = 0;
+  with_scheme(out, nv, [&](auto v, auto scheme) {
+    const i64 m = decltype(scheme)::kOut, tiles = c.batch * ceil_div(c.oh, m) * ceil_div(c.ow, m);
+    size = winograd_scratch<decltype(v)::value, decltype(scheme)>(c.ic, c.oc, tiles);
+  });
+  return size;
+}
+void winograd_any(int out, int nv, const ConvCall& c) {
+  with_scheme(out, nv, [&](auto v, auto scheme) {
+    conv_winograd<decltype(v)::value, decltype(scheme)>(conv_of(c), c.in, c.weights, c.scratch, c.thread, c.threads,
+                                                        image(c));
+  });
+}
 void depthwise_any(const ConvCall& c) {
   depthwise(Depthwise{.batch = c.batch, .h = c.h, .w = c.w, .c = c.groups, .kh = c.kh, .kw = c.kw,
                       .stride_h = c.stride_h, .stride_w = c.stride_w, .pad_h = c.pad_h, .pad_w = c.pad_w,
@@ -240,6 +260,8 @@ extern "C" const KernelTable NACRE_TABLE = {
     conv_constant,
     conv_planar_constant,
     transposed_constant,
+    winograd_scratch_any,
+    winograd_any,
     depthwise_any,
     depthwise_constant,
     attention_any,

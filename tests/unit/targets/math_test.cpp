@@ -112,7 +112,7 @@ TEST(Math, StatedErrorsOfOneArgument) {
   const std::vector<float> x = arguments<float>();
   const std::vector<double> xd = arguments<double>();
   for (const Level& level : levels()) {
-    const double slack = level.name == "x86-64-v2" ? kWithoutFma : 1;
+    const double slack = level.fma ? 1 : kWithoutFma;
     size_t tested = 0;
     for (const FloatFunction* f = level.functions->functions; f->name != nullptr; ++f) {
       const auto found = kClaims.find(f->name);
@@ -208,7 +208,7 @@ TEST(Math, StatedErrorsOfTwoArguments) {
   const auto [a, b] = pairs<float>();
   const auto [ad, bd] = pairs<double>();
   for (const Level& level : levels()) {
-    const double slack = level.name == "x86-64-v2" ? kWithoutFma : 1;
+    const double slack = level.fma ? 1 : kWithoutFma;
     size_t tested = 0;
     for (const FloatFunction2* f = level.functions->functions2; f->name != nullptr; ++f) {
       const auto found = claims.find(f->name);
