@@ -75,11 +75,12 @@ Parameters parameters(Call& c, nacre_dtype wide) {
   return p;
 }
 
+// Not x * scale + (bias - mean * scale): where a channel hardly varies, the scale is large, and the two products cancel.
 Tensor scale_and_shift(const Tensor& x, const Tensor& average, const Tensor& inverse,
                        const Parameters& p) {
   Tensor scale = p.weight ? p.weight * inverse : inverse;
-  Tensor shift = p.bias ? p.bias - average * scale : -(average * scale);
-  return x * per_channel(scale, x) + per_channel(shift, x);
+  Tensor y = (x - per_channel(average, x)) * per_channel(scale, x);
+  return p.bias ? y + per_channel(p.bias, x) : y;
 }
 
 struct Normalized {
