@@ -318,6 +318,8 @@ void nacre_guard_explain(nacre_session* s, uint32_t entry, const nacre_tensor* i
       }
       nacre_text_string(&text, " wants ");
       nacre_words_guard(&words, g, &text);
+      // What the expression comes to with these inputs.
+      if (g->kind == NACRE_GUARD_equal_node) nacre_text_add(&text, " = %d", s->nodes[g->ref]);
     }
   }
   s->bound = false;

@@ -100,7 +100,7 @@ TEST(Guard, ChecksNodes) {
   v.guards.push_back({NACRE_GUARD_node, 0, 0, 9, 0, 0});
   Opened opened(a);
   EXPECT_EQ(prepare(opened, {6, 4}).status, NACRE_OK);
-  EXPECT_EQ(prepare(opened, {6, 3}).message, "input 'x' dimension 1 is 3; variant 0 wants 2 + 2");
+  EXPECT_EQ(prepare(opened, {6, 3}).message, "input 'x' dimension 1 is 3; variant 0 wants 2 + 2 = 4");
   EXPECT_EQ(prepare(opened, {8, 4}).message,
             "these sizes do not fit together; variant 0 wants s0 <= 3");
 }
