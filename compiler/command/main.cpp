@@ -16,7 +16,21 @@
 
 namespace {
 
-int report(nacre::ErrorKind kind, const char* text) {
+// A damaged file can bring any byte into a message: what is not plain text is shown as its number.
+std::string printable(const std::string& raw) {
+  std::string text;
+  for (const char c : raw) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte == '\n' || byte == '\t' || (byte >= 0x20 && byte < 0x7f))
+      text += c;
+    else
+      text += fmt::format("\\x{:02x}", byte);
+  }
+  return text;
+}
+
+int report(nacre::ErrorKind kind, const std::string& raw) {
+  const std::string text = printable(raw);
   switch (kind) {
     case nacre::ErrorKind::user:
       fmt::print(stderr, "nacre: {}\n", text);
