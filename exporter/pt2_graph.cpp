@@ -87,6 +87,9 @@ Value read_tensor(const json& meta, const std::string& name, SymbolTable& symbol
   }
   for (const json& stride : meta.at("strides")) v.strides.push_back(symbols.integer(stride));
   v.offset = symbols.integer(meta.at("storage_offset"));
+  constexpr int64_t kBeyondMemory = int64_t{1} << 39;  // elements
+  if (const int64_t offset = v.offset.constant().value_or(0); offset < 0 || offset > kBeyondMemory)
+    fail(ErrorKind::user, "%{} starts {} elements into its storage, which no storage has", name, offset);
   if (v.strides.size() != v.shape.size())
     fail(ErrorKind::user, "%{} has {} sizes and {} strides", name, v.shape.size(), v.strides.size());
   if (is_contiguous(v, symbols.facts)) v.strides.clear();
