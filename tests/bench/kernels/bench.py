@@ -225,7 +225,7 @@ def pointwise(level, name, function, eager, scale=4.0):
     if name in ("log", "sqrt", "rsqrt"):
         x = x.abs()
     out = torch.zeros(n)
-    body = f"const float* __restrict a = in[0]; float* __restrict o = out; for (i64 i = 0; i < {n}; ++i) o[i] = {function}(a[i]);"
+    body = f"const float* __restrict a = in[0]; float* __restrict o = out; for_vectors(0, {n}, [&](i64 i, auto lanes) NACRE_LAMBDA {{ store(o + i, {function}(load(a + i, lanes)), lanes); }});"
     return Case(f"{name} of 65536", body, [x], out, lambda: eager(x), lambda: eager(x.double()), n)
 
 
