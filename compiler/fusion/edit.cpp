@@ -3,7 +3,7 @@
 namespace nacre {
 
 Appended append(CodeBuilder& code, const std::vector<Scalar>& source, const std::map<std::string, Expr>& values,
-                Simplifier& simplify, const std::function<int(const Scalar&)>& take) {
+                Simplifier& simplify, const std::function<int(const Scalar&, const Scalar&)>& take) {
   Appended result;
   result.values = values;
   result.numbers.assign(source.size(), -1);
@@ -13,7 +13,7 @@ Appended append(CodeBuilder& code, const std::vector<Scalar>& source, const std:
     substitute(s, result.values, simplify);
     if (s.op == ScalarOp::load) std::erase_if(s.when, [](const Expr& e) { return e.is(1); });
     if (s.op == ScalarOp::load && s.when.empty()) s.operands.clear();
-    int id = take ? take(s) : -1;
+    int id = take ? take(s, source[i]) : -1;
     if (id < 0) id = s.op == ScalarOp::index ? code.index(s.expr, s.dtype) : code.add(s);
     result.numbers[i] = id;
     const char kind = type_class(source[i].dtype);

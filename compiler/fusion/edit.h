@@ -17,9 +17,9 @@ struct Appended {
 };
 
 // Adds `source` to `code` with its loop variables replaced by `values`. `take`, for a scalar so rewritten, may name one of the
-// new code that stands for it (-1: none). Only what `needed` marks is added, if it is not empty.
+// new code that stands for it (-1: none); it is also given the scalar as it was.
 Appended append(CodeBuilder& code, const std::vector<Scalar>& source, const std::map<std::string, Expr>& values,
-                Simplifier& simplify, const std::function<int(const Scalar&)>& take = nullptr);
+                Simplifier& simplify, const std::function<int(const Scalar&, const Scalar& source)>& take = nullptr);
 Store rewritten(const Store& store, const Appended& appended, Simplifier& simplify);
 
 // Facts of the loops of a nest, without its scalars (whose numbers change while code moves).

@@ -78,9 +78,19 @@ class Inverter {
     return digit;
   }
 
+  // (core + shift) mod size, where core covers the dim: a roll.
+  std::optional<std::pair<Expr, Expr>> rolled(const Expr& at, const Expr& size) const {
+    if (at.op() != ExprOp::mod || at.operands()[1] != size || at.operands()[0].op() != ExprOp::add) return std::nullopt;
+    Expr core = 0, shift = 0;
+    for (const Expr& t : at.operands()[0].operands()) (varies(t) ? core : shift) += t;
+    if (shift.is(0)) return std::nullopt;
+    return std::pair{core, shift};
+  }
+
   // The digits of one dim, from its lowest on, each with its value.
   bool take_dim(const Expr& at, const Expr& size, const Expr& element) {
     if (!varies(at)) return at.is(0) && size.is(1);
+    if (auto roll = rolled(at, size)) return take_dim(roll->first, size, mod(element + size - roll->second, size));
     std::vector<Digit> digits;
     if (at.op() == ExprOp::add) {
       for (const Expr& t : at.operands()) {

@@ -126,7 +126,7 @@ Nest inlined(const FusionState& state, const Group& consumer, const Nest& nest, 
   result.reduced = nest.reduced;
   CodeBuilder code(result.code);
 
-  const auto expand = [&](const Scalar& load) -> int {
+  const auto expand = [&](const Scalar& load, const Scalar&) -> int {
     if (load.op != ScalarOp::load || load.buffer != store.buffer) return -1;
     std::map<std::string, Expr> values;
     for (const LoopVar& loop : producer.loops) values[loop.name] = 0;
@@ -279,6 +279,7 @@ std::optional<Group> joined(const FusionState& state, const Group& a, const Grou
 
   std::map<std::string, Expr> values;
   bool found = false;
+  Scalar matched;
   for (const Scalar& s : more.code) {
     if (s.op != ScalarOp::load || found) continue;
     const Store* store = only_store(nest, s.buffer);
@@ -290,6 +291,7 @@ std::optional<Group> joined(const FusionState& state, const Group& a, const Grou
     auto inverted = inverse(s.at, more.loops, shape, store->at, simplify);
     if (!inverted) return std::nullopt;
     values = std::move(*inverted);
+    matched = s;
     found = true;
   }
   if (!found) return std::nullopt;
@@ -298,11 +300,12 @@ std::optional<Group> joined(const FusionState& state, const Group& a, const Grou
   std::vector<Scalar> code = nest.code;
   {
     CodeBuilder builder(nest.code);
-    const auto forward = [&](const Scalar& s) -> int {
+    const auto forward = [&](const Scalar& s, const Scalar& source) -> int {
       if (s.op != ScalarOp::load) return -1;
       for (const Store& store : a.nests.back().stores) {
         if (store.buffer != s.buffer) continue;
-        const bool same = store.at == s.at && s.when.empty() && store.mode == StoreMode::assign &&
+        // The load that the loops were inverted by reads what is stored at this point, whatever its index looks like now.
+        const bool same = (store.at == s.at || (source.buffer == matched.buffer && source.at == matched.at)) && s.when.empty() && store.mode == StoreMode::assign &&
                           only_store(a.nests.back(), s.buffer);
         if (!same) legal = false;
         return same ? store.value : -1;
@@ -391,7 +394,7 @@ bool merge_sideways(FusionState& state, int a, int b) {
   Nest& nest = merged.nests[0];
   bool shares = false;
   CodeBuilder code(nest.code);
-  const auto shared = [&](const Scalar& s) -> int {
+  const auto shared = [&](const Scalar& s, const Scalar&) -> int {
     for (const Scalar& other : na.code)
       shares = shares || (s.op == ScalarOp::load && state.buffer(s.buffer).kind != BufferKind::weight && same_scalar(s, other));
     return -1;

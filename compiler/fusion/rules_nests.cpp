@@ -283,7 +283,7 @@ bool merge_nests(FusionState& state, int g) {
     Nest merged = a;
     {
       CodeBuilder code(merged.code);
-      const auto forward = [&](const Scalar& s) -> int {
+      const auto forward = [&](const Scalar& s, const Scalar&) -> int {
         if (s.op != ScalarOp::load) return -1;
         for (const Store& store : a.stores) {
           if (store.buffer != s.buffer) continue;

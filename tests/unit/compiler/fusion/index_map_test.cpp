@@ -42,6 +42,9 @@ TEST(IndexMap, InvertsHeadsBroughtTogether) {
   EXPECT_EQ(inverted({"0", "k floordiv 8", "m", "k mod 8"}, {{"m", 10}, {"k", 32}}, {"1", "4", "10", "8"}),
             "k = 8*t1 + t3; m = t2; ");
 }
+TEST(IndexMap, InvertsARoll) {
+  EXPECT_EQ(inverted({"(i + 3) mod 10", "j"}, {{"i", 10}, {"j", 4}}, {"10", "4"}), "i = (t0 + 7) mod 10; j = t1; ");
+}
 TEST(IndexMap, RefusesWhatIsNoBijection) {
   EXPECT_EQ(inverted({"i"}, {{"i", 4}, {"j", 6}}, {"4"}), "none");            // a broadcast
   EXPECT_EQ(inverted({"i + 1"}, {{"i", 4}}, {"5"}), "none");                  // a part
