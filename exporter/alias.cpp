@@ -12,9 +12,13 @@
 namespace nacre {
 namespace {
 
-bool has_schema(const std::string& op) { return !op.starts_with("sym.") && !op.starts_with("higher_order."); }
+bool has_schema(const std::string& op) {
+  return !op.starts_with("sym.") && !op.starts_with("higher_order.");
+}
 
-bool writes(const c10::Argument& a) { return a.alias_info() != nullptr && a.alias_info()->isWrite(); }
+bool writes(const c10::Argument& a) {
+  return a.alias_info() != nullptr && a.alias_info()->isWrite();
+}
 
 // True if the result is annotated as (part of) the memory of the parameter.
 bool annotated_alias(const c10::Argument& parameter, const c10::Argument& result) {
@@ -64,7 +68,8 @@ std::optional<Probe> probe(const Graph& graph, const Node& node, const c10::Oper
       for (const Expr& e : v.shape) shape.push_back(env.integer(e));
       for (const Expr& e : v.strides) strides.push_back(env.integer(e));
       auto options = at::TensorOptions().dtype(aten::to_torch(v.dtype)).device(c10::kMeta);
-      t = v.strides.empty() ? at::empty(shape, options) : at::empty_strided(shape, strides, options);
+      t = v.strides.empty() ? at::empty(shape, options)
+                            : at::empty_strided(shape, strides, options);
     }
     return t;
   };
@@ -102,8 +107,8 @@ NodeEffects effects_of(const Graph& graph, const Node& node) {
   for (const c10::Argument& parameter : schema.arguments())
     if (writes(parameter)) values_of(node.find(parameter.name()), effects.written);
 
-  // What the schema says. A list among the results makes the positions of the outputs after it unknown, but no operator has
-  // a list beside an alias of something else.
+  // What the schema says. A list among the results makes the positions of the outputs after it
+  // unknown, but no operator has a list beside an alias of something else.
   bool may_share = false;
   const auto& returns = schema.returns();
   for (size_t r = 0; r < returns.size(); ++r) {
@@ -132,7 +137,8 @@ NodeEffects effects_of(const Graph& graph, const Node& node) {
     if (!p->results[i].isTensor()) continue;
     const at::Tensor& result = p->results[i].toTensor();
     for (const auto& [id, input] : p->inputs)
-      if (result.has_storage() && result.storage().unsafeGetStorageImpl() == input.storage().unsafeGetStorageImpl())
+      if (result.has_storage() &&
+          result.storage().unsafeGetStorageImpl() == input.storage().unsafeGetStorageImpl())
         effects.shares[i] = id;
   }
   return effects;
@@ -179,8 +185,8 @@ std::optional<FunctionalVariant> functional_variant(const std::string& op) {
   for (const c10::Argument& r : schema.returns()) fresh += r.alias_info() == nullptr;
   for (const c10::Argument& a : schema.arguments()) written += writes(a);
 
-  // The candidate has the same parameters but for `out`, writes nothing, and returns one more result for each that `op`
-  // writes.
+  // The candidate has the same parameters but for `out`, writes nothing, and returns one more
+  // result for each that `op` writes.
   auto fits = [&](const c10::FunctionSchema& candidate, bool drop_unsafe) {
     if (candidate.is_mutable() || candidate.returns().size() != fresh + written) return false;
     size_t next = 0;
@@ -195,7 +201,8 @@ std::optional<FunctionalVariant> functional_variant(const std::string& op) {
 
   static const auto* overloads = [] {
     auto* all = new std::unordered_map<std::string, std::vector<c10::OperatorName>>;
-    for (const c10::OperatorName& each : c10::Dispatcher::singleton().getAllOpNames()) (*all)[each.name].push_back(each);
+    for (const c10::OperatorName& each : c10::Dispatcher::singleton().getAllOpNames())
+      (*all)[each.name].push_back(each);
     return all;
   }();
   for (const std::string& base : bases) {
@@ -203,7 +210,9 @@ std::optional<FunctionalVariant> functional_variant(const std::string& op) {
     if (found == overloads->end()) continue;
     std::vector<c10::OperatorName> names = found->second;
     std::stable_sort(names.begin(), names.end(), [&](const auto& a, const auto& b) {
-      auto rank = [&](const c10::OperatorName& n) { return n.overload_name != schema.overload_name(); };
+      auto rank = [&](const c10::OperatorName& n) {
+        return n.overload_name != schema.overload_name();
+      };
       return std::pair(rank(a), a.overload_name) < std::pair(rank(b), b.overload_name);
     });
     for (const c10::OperatorName& candidate : names) {
@@ -219,7 +228,8 @@ std::optional<FunctionalVariant> functional_variant(const std::string& op) {
         result.parameters[a.name()] = dropped ? "" : other->schema().arguments()[position++].name();
       }
       int next = 0;
-      for (const c10::Argument& r : schema.returns()) result.results.push_back(r.alias_info() == nullptr ? next++ : -1);
+      for (const c10::Argument& r : schema.returns())
+        result.results.push_back(r.alias_info() == nullptr ? next++ : -1);
       for (size_t i = 0; i < written; ++i) result.written.push_back(next++);
       return result;
     }

@@ -37,7 +37,8 @@ std::optional<PickledObject> convert(const c10::IValue& value, int depth) {
   if (depth > 100) return std::nullopt;
   if (value.isNone()) return result;
   if (value.isTensor()) {
-    if (!value.toTensor().defined() || value.toTensor().layout() != c10::kStrided) return std::nullopt;
+    if (!value.toTensor().defined() || value.toTensor().layout() != c10::kStrided)
+      return std::nullopt;
     result.kind = Kind::tensor;
     result.tensor = aten::to_host(value.toTensor());
     return result;
@@ -100,18 +101,20 @@ struct Archive::State {
 
 Archive::Archive(const std::filesystem::path& path) : path_(path.string()) {
   std::error_code code;
-  if (std::filesystem::is_directory(path, code)) fail(ErrorKind::environment, "{} is a folder", path_);
+  if (std::filesystem::is_directory(path, code))
+    fail(ErrorKind::environment, "{} is a folder", path_);
   std::ifstream file(path, std::ios::binary);
   char magic[4] = {};
   if (!file) fail(ErrorKind::environment, "cannot read {}: {}", path_, std::strerror(errno));
   file.read(magic, 4);
   if (file.gcount() != 4 || std::memcmp(magic, "PK\3\4", 4) != 0)
-    fail(ErrorKind::user, "{} is no .pt2 file: torch.export.save writes zip archives, and this is none", path_);
+    fail(ErrorKind::user,
+         "{} is no .pt2 file: torch.export.save writes zip archives, and this is none", path_);
   try {
     state_ = std::make_unique<State>(path_);
   } catch (const c10::Error& error) {
-    fail(ErrorKind::user, "{} is damaged, truncated, or no archive of torch.export.save ({})", path_,
-         first_line(error.what_without_backtrace()));
+    fail(ErrorKind::user, "{} is damaged, truncated, or no archive of torch.export.save ({})",
+         path_, first_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {
     fail(ErrorKind::user, "{} is damaged ({})", path_, first_line(error.what()));
   }
@@ -137,7 +140,8 @@ std::shared_ptr<const std::byte> Archive::bytes(const std::string& name, size_t*
     auto owner = std::make_shared<at::DataPtr>(std::move(data));
     return {owner, static_cast<const std::byte*>(owner->get())};
   } catch (const c10::Error& error) {
-    fail(ErrorKind::user, "record {} of {} is damaged ({})", name, path_, first_line(error.what_without_backtrace()));
+    fail(ErrorKind::user, "record {} of {} is damaged ({})", name, path_,
+         first_line(error.what_without_backtrace()));
   } catch (const std::bad_alloc&) {
     fail(ErrorKind::user, "record {} of {} is damaged: its size is absurd", name, path_);
   }
@@ -156,9 +160,11 @@ std::optional<PickledObject> read_pickle(std::string_view bytes) {
     auto refuse = [](const c10::QualifiedName& name) -> c10::StrongTypePtr {
       TORCH_CHECK(false, "the class ", name.qualifiedName(), " is not read");
     };
-    auto refuse_type = [](const std::string& name) -> c10::TypePtr { TORCH_CHECK(false, "the type ", name, " is not read"); };
-    c10::IValue value = torch::jit::readArchiveAndTensors("data", "", "", refuse, std::nullopt, c10::Device(c10::kCPU), reader,
-                                                          refuse_type);
+    auto refuse_type = [](const std::string& name) -> c10::TypePtr {
+      TORCH_CHECK(false, "the type ", name, " is not read");
+    };
+    c10::IValue value = torch::jit::readArchiveAndTensors(
+        "data", "", "", refuse, std::nullopt, c10::Device(c10::kCPU), reader, refuse_type);
     return convert(value, 0);
   } catch (const c10::Error&) {
     return std::nullopt;

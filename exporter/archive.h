@@ -1,5 +1,6 @@
-// The .pt2 container, read by libtorch's own reader: records by name, and the pickle of the sample inputs, of which only
-// tensors, numbers and containers are accepted. No code of the pickle is ever run.
+// The .pt2 container, read by libtorch's own reader: records by name, and the pickle of the sample
+// inputs, of which only tensors, numbers and containers are accepted. No code of the pickle is ever
+// run.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +17,8 @@ namespace nacre {
 
 class Archive {
  public:
-  // Error{environment} if the file cannot be read, Error{user} if it is no archive of torch.export.save.
+  // Error{environment} if the file cannot be read, Error{user} if it is no archive of
+  // torch.export.save.
   explicit Archive(const std::filesystem::path& path);
   ~Archive();
   Archive(const Archive&) = delete;
@@ -46,8 +48,8 @@ struct PickledObject {
   std::vector<std::string> keys;  // of a dictionary, one an item
 };
 
-// Reads what torch.save wrote. Nullopt if it holds an object of any class but those above (a class is refused before
-// anything of it is made) or cannot be understood.
+// Reads what torch.save wrote. Nullopt if it holds an object of any class but those above (a class
+// is refused before anything of it is made) or cannot be understood.
 std::optional<PickledObject> read_pickle(std::string_view bytes);
 
 }  // namespace nacre

@@ -15,49 +15,81 @@ namespace nacre::aten {
 
 c10::ScalarType to_torch(nacre_dtype dtype) {
   switch (dtype) {
-    case NACRE_bool_: return c10::kBool;
-    case NACRE_u8: return c10::kByte;
-    case NACRE_i8: return c10::kChar;
-    case NACRE_i16: return c10::kShort;
-    case NACRE_i32: return c10::kInt;
-    case NACRE_i64: return c10::kLong;
-    case NACRE_f16: return c10::kHalf;
-    case NACRE_bf16: return c10::kBFloat16;
-    case NACRE_f32: return c10::kFloat;
-    case NACRE_f64: return c10::kDouble;
-    case NACRE_c64: return c10::kComplexFloat;
-    case NACRE_c128: return c10::kComplexDouble;
-    case NACRE_u16: return c10::kUInt16;
-    case NACRE_u32: return c10::kUInt32;
-    case NACRE_u64: return c10::kUInt64;
-    default: fail(ErrorKind::internal, "a tensor without a dtype");
+    case NACRE_bool_:
+      return c10::kBool;
+    case NACRE_u8:
+      return c10::kByte;
+    case NACRE_i8:
+      return c10::kChar;
+    case NACRE_i16:
+      return c10::kShort;
+    case NACRE_i32:
+      return c10::kInt;
+    case NACRE_i64:
+      return c10::kLong;
+    case NACRE_f16:
+      return c10::kHalf;
+    case NACRE_bf16:
+      return c10::kBFloat16;
+    case NACRE_f32:
+      return c10::kFloat;
+    case NACRE_f64:
+      return c10::kDouble;
+    case NACRE_c64:
+      return c10::kComplexFloat;
+    case NACRE_c128:
+      return c10::kComplexDouble;
+    case NACRE_u16:
+      return c10::kUInt16;
+    case NACRE_u32:
+      return c10::kUInt32;
+    case NACRE_u64:
+      return c10::kUInt64;
+    default:
+      fail(ErrorKind::internal, "a tensor without a dtype");
   }
 }
 
 nacre_dtype from_torch(c10::ScalarType type) {
   switch (type) {
-    case c10::kBool: return NACRE_bool_;
-    case c10::kByte: return NACRE_u8;
-    case c10::kChar: return NACRE_i8;
-    case c10::kShort: return NACRE_i16;
-    case c10::kInt: return NACRE_i32;
-    case c10::kLong: return NACRE_i64;
-    case c10::kHalf: return NACRE_f16;
-    case c10::kBFloat16: return NACRE_bf16;
-    case c10::kFloat: return NACRE_f32;
-    case c10::kDouble: return NACRE_f64;
-    case c10::kComplexFloat: return NACRE_c64;
-    case c10::kComplexDouble: return NACRE_c128;
-    case c10::kUInt16: return NACRE_u16;
-    case c10::kUInt32: return NACRE_u32;
-    case c10::kUInt64: return NACRE_u64;
-    default: fail(ErrorKind::unsupported, "tensors of type {} are not supported", c10::toString(type));
+    case c10::kBool:
+      return NACRE_bool_;
+    case c10::kByte:
+      return NACRE_u8;
+    case c10::kChar:
+      return NACRE_i8;
+    case c10::kShort:
+      return NACRE_i16;
+    case c10::kInt:
+      return NACRE_i32;
+    case c10::kLong:
+      return NACRE_i64;
+    case c10::kHalf:
+      return NACRE_f16;
+    case c10::kBFloat16:
+      return NACRE_bf16;
+    case c10::kFloat:
+      return NACRE_f32;
+    case c10::kDouble:
+      return NACRE_f64;
+    case c10::kComplexFloat:
+      return NACRE_c64;
+    case c10::kComplexDouble:
+      return NACRE_c128;
+    case c10::kUInt16:
+      return NACRE_u16;
+    case c10::kUInt32:
+      return NACRE_u32;
+    case c10::kUInt64:
+      return NACRE_u64;
+    default:
+      fail(ErrorKind::unsupported, "tensors of type {} are not supported", c10::toString(type));
   }
 }
 
 bool is_low_precision(c10::ScalarType type) {
-  return type == c10::kFloat || type == c10::kHalf || type == c10::kBFloat16 || type == c10::kComplexFloat ||
-         type == c10::kComplexHalf;
+  return type == c10::kFloat || type == c10::kHalf || type == c10::kBFloat16 ||
+         type == c10::kComplexFloat || type == c10::kComplexHalf;
 }
 
 c10::ScalarType widened(c10::ScalarType type) {
@@ -94,7 +126,8 @@ c10::OperatorHandle require_operator(const Node& node) {
   auto op = find_operator(node.op);
   if (!op) {
     fail_at(ErrorKind::unsupported, where_text(node.where),
-            "{} is no operator of this libtorch: a custom operator cannot be run or analysed here", node.op);
+            "{} is no operator of this libtorch: a custom operator cannot be run or analysed here",
+            node.op);
   }
   return *op;
 }
@@ -102,8 +135,8 @@ c10::OperatorHandle require_operator(const Node& node) {
 namespace {
 
 [[noreturn]] void mismatch(const Node& node, const c10::Argument& parameter) {
-  fail_at(ErrorKind::user, where_text(node.where), "argument `{}` of {} is not of type {}", parameter.name(), node.op,
-          parameter.real_type()->str());
+  fail_at(ErrorKind::user, where_text(node.where), "argument `{}` of {} is not of type {}",
+          parameter.name(), node.op, parameter.real_type()->str());
 }
 
 struct Converter {
@@ -159,7 +192,8 @@ c10::IValue Converter::convert(const Argument& a, const c10::TypePtr& type) cons
   if (kind == TypeKind::GeneratorType) return {};
   if (kind == TypeKind::DeviceObjType) return c10::Device(env.device);
   if (kind == TypeKind::LayoutType) {
-    if (auto* k = std::get_if<Keyword>(&a); k && k->text == "strided") return static_cast<int64_t>(c10::kStrided);
+    if (auto* k = std::get_if<Keyword>(&a); k && k->text == "strided")
+      return static_cast<int64_t>(c10::kStrided);
     mismatch(node, parameter);
   }
   if (kind == TypeKind::MemoryFormatType) {
@@ -173,12 +207,14 @@ c10::IValue Converter::convert(const Argument& a, const c10::TypePtr& type) cons
     mismatch(node, parameter);
   }
   if (kind == TypeKind::ScalarTypeType) {
-    if (auto* t = std::get_if<nacre_dtype>(&a)) return static_cast<int64_t>(dtype_argument(*t, env));
+    if (auto* t = std::get_if<nacre_dtype>(&a))
+      return static_cast<int64_t>(dtype_argument(*t, env));
     mismatch(node, parameter);
   }
   if (auto* v = std::get_if<ValueRef>(&a)) {
     c10::IValue n = number(v->id);
-    if (kind == TypeKind::FloatType || kind == TypeKind::SymFloatType) return n.toScalar().toDouble();
+    if (kind == TypeKind::FloatType || kind == TypeKind::SymFloatType)
+      return n.toScalar().toDouble();
     if (kind == TypeKind::BoolType || kind == TypeKind::SymBoolType) return n.toScalar().toBool();
     return n;
   }
@@ -195,7 +231,8 @@ c10::IValue Converter::convert(const Argument& a, const c10::TypePtr& type) cons
   } else if (kind == TypeKind::IntType || kind == TypeKind::SymIntType) {
     if (auto* e = std::get_if<Expr>(&a)) return integer(*e);
     if (auto* b = std::get_if<bool>(&a)) return static_cast<int64_t>(*b);
-    if (auto* t = std::get_if<nacre_dtype>(&a)) return static_cast<int64_t>(dtype_argument(*t, env));
+    if (auto* t = std::get_if<nacre_dtype>(&a))
+      return static_cast<int64_t>(dtype_argument(*t, env));
   } else if (kind == TypeKind::StringType) {
     if (auto* s = std::get_if<std::string>(&a)) return *s;
   }
@@ -219,7 +256,8 @@ c10::IValue Converter::list(const Argument& a, const c10::TypePtr& element) cons
   if (kind == TypeKind::OptionalType) {
     c10::List<std::optional<at::Tensor>> result;
     for (ValueRef v : refs()) {
-      result.push_back(v.id == kNoValue ? std::optional<at::Tensor>() : std::optional(env.value(v.id).toTensor()));
+      result.push_back(v.id == kNoValue ? std::optional<at::Tensor>()
+                                        : std::optional(env.value(v.id).toTensor()));
     }
     return result;
   }
@@ -273,8 +311,8 @@ c10::IValue Converter::list(const Argument& a, const c10::TypePtr& element) cons
     }
     return result;
   }
-  fail_at(ErrorKind::unsupported, where_text(node.where), "argument `{}` of {} has type {}", parameter.name(), node.op,
-          parameter.real_type()->str());
+  fail_at(ErrorKind::unsupported, where_text(node.where), "argument `{}` of {} has type {}",
+          parameter.name(), node.op, parameter.real_type()->str());
 }
 
 void flatten(const c10::IValue& value, std::vector<c10::IValue>& results) {
@@ -293,7 +331,8 @@ void flatten(const c10::IValue& value, std::vector<c10::IValue>& results) {
 
 }  // namespace
 
-std::vector<c10::IValue> arguments(const Node& node, const c10::FunctionSchema& schema, const Environment& environment) {
+std::vector<c10::IValue> arguments(const Node& node, const c10::FunctionSchema& schema,
+                                   const Environment& environment) {
   for (const auto& [name, value] : node.args) {
     if (!schema.argumentIndexWithName(name))
       fail_at(ErrorKind::user, where_text(node.where), "{} has no argument `{}`", node.op, name);
@@ -308,14 +347,16 @@ std::vector<c10::IValue> arguments(const Node& node, const c10::FunctionSchema& 
     } else if (parameter.type()->kind() == c10::TypeKind::OptionalType) {
       result.emplace_back();
     } else {
-      fail_at(ErrorKind::user, where_text(node.where), "{} has no argument `{}`, which it needs", node.op, parameter.name());
+      fail_at(ErrorKind::user, where_text(node.where), "{} has no argument `{}`, which it needs",
+              node.op, parameter.name());
     }
   }
   return result;
 }
 
 std::vector<c10::IValue> call(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments) {
-  torch::jit::Stack stack(std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
+  torch::jit::Stack stack(std::make_move_iterator(arguments.begin()),
+                          std::make_move_iterator(arguments.end()));
   op.callBoxed(stack);
   std::vector<c10::IValue> results;
   for (const c10::IValue& value : stack) flatten(value, results);

@@ -1,4 +1,5 @@
-// The bridge to libtorch, for the few files in here that need it: tensors, arguments, calls by name. Slow to compile.
+// The bridge to libtorch, for the few files in here that need it: tensors, arguments, calls by
+// name. Slow to compile.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,8 +17,9 @@
 namespace nacre::aten {
 
 c10::ScalarType to_torch(nacre_dtype dtype);
-nacre_dtype from_torch(c10::ScalarType type);  // Error{unsupported} for quantized and 8-bit floating types
-bool is_low_precision(c10::ScalarType type);   // float32 and lower, complex64 and lower
+nacre_dtype from_torch(
+    c10::ScalarType type);  // Error{unsupported} for quantized and 8-bit floating types
+bool is_low_precision(c10::ScalarType type);    // float32 and lower, complex64 and lower
 c10::ScalarType widened(c10::ScalarType type);  // float64, complex128
 
 // Shares the memory of `tensor`, which the result must not outlive and must not write to.
@@ -39,9 +41,11 @@ struct Environment {
 };
 
 // The arguments of `node` in the order of the operator's schema, absent ones with their defaults.
-std::vector<c10::IValue> arguments(const Node& node, const c10::FunctionSchema& schema, const Environment& environment);
+std::vector<c10::IValue> arguments(const Node& node, const c10::FunctionSchema& schema,
+                                   const Environment& environment);
 
-// Calls through the boxed dispatcher; the results in order, with lists flattened (an undefined tensor is None).
+// Calls through the boxed dispatcher; the results in order, with lists flattened (an undefined
+// tensor is None).
 std::vector<c10::IValue> call(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments);
 
 }  // namespace nacre::aten

@@ -18,8 +18,8 @@ namespace {
 
 using Symbols = std::map<std::string, int64_t>;
 
-// Gives symbols that have no value yet the values that make `e` equal to `actual`: `s`, `2*s`, `s + 1`. Expressions of more
-// than one unknown are left for another size to tell.
+// Gives symbols that have no value yet the values that make `e` equal to `actual`: `s`, `2*s`, `s +
+// 1`. Expressions of more than one unknown are left for another size to tell.
 void bind(const Expr& e, int64_t actual, Symbols& symbols) {
   if (e.constant()) return;
   std::string unknown;
@@ -41,7 +41,8 @@ void bind(const Expr& e, int64_t actual, Symbols& symbols) {
   auto zero = at(0), one = at(1), two = at(2);
   if (!zero || !one || !two || *two - *one != *one - *zero || *one == *zero) return;
   int64_t slope = *one - *zero;
-  if ((actual - *zero) % slope == 0 && at((actual - *zero) / slope) == actual) symbols[unknown] = (actual - *zero) / slope;
+  if ((actual - *zero) % slope == 0 && at((actual - *zero) / slope) == actual)
+    symbols[unknown] = (actual - *zero) / slope;
 }
 
 class Executor {
@@ -55,8 +56,10 @@ class Executor {
 
   void set(ValueId id, c10::IValue v) {
     const Value& meta = graph_[id];
-    if (v.isTensor() && v.toTensor().dim() == static_cast<int64_t>(meta.shape.size()) && meta.kind == ValueKind::tensor) {
-      for (size_t i = 0; i < meta.shape.size(); ++i) bind(meta.shape[i], v.toTensor().size(static_cast<int64_t>(i)), symbols_);
+    if (v.isTensor() && v.toTensor().dim() == static_cast<int64_t>(meta.shape.size()) &&
+        meta.kind == ValueKind::tensor) {
+      for (size_t i = 0; i < meta.shape.size(); ++i)
+        bind(meta.shape[i], v.toTensor().size(static_cast<int64_t>(i)), symbols_);
     }
     if (meta.kind == ValueKind::integer && v.isInt()) bind(meta.expr, v.toInt(), symbols_);
     values_[static_cast<size_t>(id)] = std::move(v);
@@ -81,7 +84,8 @@ class Executor {
  private:
   std::vector<c10::IValue> results_of(const Node& node);
   c10::IValue number(const Node& node);
-  std::vector<c10::IValue> run_subgraph(const std::string& name, const std::vector<c10::IValue>& operands);
+  std::vector<c10::IValue> run_subgraph(const std::string& name,
+                                        const std::vector<c10::IValue>& operands);
   std::vector<c10::IValue> control_flow(const Node& node);
   std::vector<c10::IValue> list(const Node& node, std::string_view name) {
     std::vector<c10::IValue> result;
@@ -91,7 +95,8 @@ class Executor {
     return result;
   }
   c10::IValue output(const Argument& a) const {
-    if (auto* v = std::get_if<ValueRef>(&a)) return v->id == kNoValue ? c10::IValue() : value(v->id);
+    if (auto* v = std::get_if<ValueRef>(&a))
+      return v->id == kNoValue ? c10::IValue() : value(v->id);
     if (auto* e = std::get_if<Expr>(&a)) return integer(*e);
     if (auto* d = std::get_if<double>(&a)) return *d;
     if (auto* b = std::get_if<bool>(&a)) return *b;
@@ -114,7 +119,8 @@ std::vector<c10::IValue> Executor::run() {
       if (id != kNoValue) last[static_cast<size_t>(id)] = n;
   }
   for (const GraphOutput& o : graph_.outputs)
-    for_each_value(o.value, [&](ValueId id) { last[static_cast<size_t>(id)] = graph_.nodes.size(); });
+    for_each_value(o.value,
+                   [&](ValueId id) { last[static_cast<size_t>(id)] = graph_.nodes.size(); });
   std::vector<std::vector<ValueId>> dead(graph_.nodes.size() + 1);
   for (size_t i = 0; i < last.size(); ++i) dead[last[i]].push_back(static_cast<ValueId>(i));
 
@@ -124,9 +130,11 @@ std::vector<c10::IValue> Executor::run() {
     try {
       results = results_of(node);
     } catch (const c10::Error& error) {
-      throw Error(ErrorKind::user, fmt::format("PyTorch: {}", error.what_without_backtrace()), where_text(node.where));
+      throw Error(ErrorKind::user, fmt::format("PyTorch: {}", error.what_without_backtrace()),
+                  where_text(node.where));
     }
-    check(results.size() >= node.outputs.size(), "{} gave {} results instead of {}", node.op, results.size(), node.outputs.size());
+    check(results.size() >= node.outputs.size(), "{} gave {} results instead of {}", node.op,
+          results.size(), node.outputs.size());
     for (size_t i = 0; i < node.outputs.size(); ++i)
       if (node.outputs[i] != kNoValue) set(node.outputs[i], std::move(results[i]));
     for (ValueId id : dead[n]) values_[static_cast<size_t>(id)] = c10::IValue();
@@ -150,12 +158,16 @@ c10::IValue Executor::number(const Node& node) {
   for (const auto& [name, argument] : node.args) a.push_back(output(argument));
   std::string f = node.op.substr(4);
   for (const c10::IValue& v : a)
-    if (!v.isScalar()) fail_at(ErrorKind::user, where_text(node.where), "{} of something that is no number", node.op);
+    if (!v.isScalar())
+      fail_at(ErrorKind::user, where_text(node.where), "{} of something that is no number",
+              node.op);
   bool integers = true;
   for (const c10::IValue& v : a) integers &= !v.isDouble();
   auto d = [&](size_t i) { return a.at(i).toScalar().toDouble(); };
   auto n = [&](size_t i) { return a.at(i).toScalar().toLong(); };
-  auto floored = [](int64_t x, int64_t y) { return x / y - ((x % y != 0 && (x % y < 0) != (y < 0)) ? 1 : 0); };
+  auto floored = [](int64_t x, int64_t y) {
+    return x / y - ((x % y != 0 && (x % y < 0) != (y < 0)) ? 1 : 0);
+  };
   auto divisor = [&](size_t i) {
     if (n(i) == 0) fail_at(ErrorKind::user, where_text(node.where), "integer division by zero");
     return n(i);
@@ -185,11 +197,15 @@ c10::IValue Executor::number(const Node& node) {
   if (f == "add") return both([&] { return n(0) + n(1); }, [&] { return d(0) + d(1); });
   if (f == "sub") return both([&] { return n(0) - n(1); }, [&] { return d(0) - d(1); });
   if (f == "mul") return both([&] { return n(0) * n(1); }, [&] { return d(0) * d(1); });
-  if (f == "max") return both([&] { return std::max(n(0), n(1)); }, [&] { return std::max(d(0), d(1)); });
-  if (f == "min") return both([&] { return std::min(n(0), n(1)); }, [&] { return std::min(d(0), d(1)); });
-  if (f == "floordiv") return both([&] { return floored(n(0), divisor(1)); }, [&] { return std::floor(d(0) / d(1)); });
+  if (f == "max")
+    return both([&] { return std::max(n(0), n(1)); }, [&] { return std::max(d(0), d(1)); });
+  if (f == "min")
+    return both([&] { return std::min(n(0), n(1)); }, [&] { return std::min(d(0), d(1)); });
+  if (f == "floordiv")
+    return both([&] { return floored(n(0), divisor(1)); }, [&] { return std::floor(d(0) / d(1)); });
   if (f == "mod")
-    return both([&] { return n(0) - floored(n(0), divisor(1)) * n(1); }, [&] { return d(0) - std::floor(d(0) / d(1)) * d(1); });
+    return both([&] { return n(0) - floored(n(0), divisor(1)) * n(1); },
+                [&] { return d(0) - std::floor(d(0) / d(1)) * d(1); });
   if (f == "eq") return both([&] { return n(0) == n(1); }, [&] { return d(0) == d(1); });
   if (f == "ne") return both([&] { return n(0) != n(1); }, [&] { return d(0) != d(1); });
   if (f == "lt") return both([&] { return n(0) < n(1); }, [&] { return d(0) < d(1); });
@@ -203,11 +219,13 @@ c10::IValue Executor::number(const Node& node) {
   fail_at(ErrorKind::unsupported, where_text(node.where), "{} of numbers", node.op);
 }
 
-std::vector<c10::IValue> Executor::run_subgraph(const std::string& name, const std::vector<c10::IValue>& operands) {
+std::vector<c10::IValue> Executor::run_subgraph(const std::string& name,
+                                                const std::vector<c10::IValue>& operands) {
   auto found = graph_.subgraphs.find(name);
   check(found != graph_.subgraphs.end(), "{} has no subgraph {}", graph_.name, name);
   const Graph& sub = found->second;
-  check(sub.inputs.size() == operands.size(), "{} takes {} operands, not {}", name, sub.inputs.size(), operands.size());
+  check(sub.inputs.size() == operands.size(), "{} takes {} operands, not {}", name,
+        sub.inputs.size(), operands.size());
   Symbols known;
   for (const auto& [symbol, v] : symbols_) known[symbol] = v;
   for (const GraphInput& input : sub.inputs)  // a loop carries new values of its own symbols
@@ -218,7 +236,9 @@ std::vector<c10::IValue> Executor::run_subgraph(const std::string& name, const s
   return inner.run();
 }
 
-bool truth(const c10::IValue& v) { return v.isTensor() ? v.toTensor().item().toBool() : v.toScalar().toBool(); }
+bool truth(const c10::IValue& v) {
+  return v.isTensor() ? v.toTensor().item().toBool() : v.toScalar().toBool();
+}
 
 std::vector<c10::IValue> Executor::control_flow(const Node& node) {
   auto graph = [&](std::string_view name) {
@@ -231,8 +251,11 @@ std::vector<c10::IValue> Executor::control_flow(const Node& node) {
     for (const c10::IValue& x : xs) result.push_back(x.toTensor().select(0, i));
     return result;
   };
-  auto append = [](std::vector<c10::IValue>& to, const std::vector<c10::IValue>& more) { to.insert(to.end(), more.begin(), more.end()); };
-  auto stacked = [](const std::vector<std::vector<c10::IValue>>& rows, size_t column) -> c10::IValue {
+  auto append = [](std::vector<c10::IValue>& to, const std::vector<c10::IValue>& more) {
+    to.insert(to.end(), more.begin(), more.end());
+  };
+  auto stacked = [](const std::vector<std::vector<c10::IValue>>& rows,
+                    size_t column) -> c10::IValue {
     std::vector<at::Tensor> tensors;
     for (const auto& row : rows) tensors.push_back(row.at(column).toTensor());
     return at::stack(tensors);
@@ -243,7 +266,8 @@ std::vector<c10::IValue> Executor::control_flow(const Node& node) {
     return run_subgraph(graph(taken ? "true_graph" : "false_graph"), list(node, "operands"));
   }
   if (node.op == "higher_order.while_loop") {
-    std::vector<c10::IValue> carried = list(node, "carried_inputs"), additional = list(node, "additional_inputs");
+    std::vector<c10::IValue> carried = list(node, "carried_inputs"),
+                             additional = list(node, "additional_inputs");
     for (;;) {
       std::vector<c10::IValue> operands = carried;
       append(operands, additional);
@@ -259,13 +283,15 @@ std::vector<c10::IValue> Executor::control_flow(const Node& node) {
       append(operands, additional);
       rows.push_back(run_subgraph(graph("body_graph"), operands));
     }
-    if (rows.empty()) fail_at(ErrorKind::unsupported, where_text(node.where), "map over no elements");
+    if (rows.empty())
+      fail_at(ErrorKind::unsupported, where_text(node.where), "map over no elements");
     std::vector<c10::IValue> results;
     for (size_t c = 0; c < rows[0].size(); ++c) results.push_back(stacked(rows, c));
     return results;
   }
   if (node.op == "higher_order.scan") {
-    std::vector<c10::IValue> carried = list(node, "init"), xs = list(node, "xs"), additional = list(node, "additional_inputs");
+    std::vector<c10::IValue> carried = list(node, "init"), xs = list(node, "xs"),
+                             additional = list(node, "additional_inputs");
     size_t count = carried.size();
     std::vector<std::vector<c10::IValue>> rows;
     for (int64_t i = 0; i < xs.at(0).toTensor().size(0); ++i) {
@@ -276,7 +302,8 @@ std::vector<c10::IValue> Executor::control_flow(const Node& node) {
       carried.assign(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(count));
       rows.emplace_back(results.begin() + static_cast<std::ptrdiff_t>(count), results.end());
     }
-    if (rows.empty()) fail_at(ErrorKind::unsupported, where_text(node.where), "scan over no elements");
+    if (rows.empty())
+      fail_at(ErrorKind::unsupported, where_text(node.where), "scan over no elements");
     std::vector<c10::IValue> results = carried;
     for (size_t c = 0; c < rows[0].size(); ++c) results.push_back(stacked(rows, c));
     return results;
@@ -303,9 +330,11 @@ std::vector<c10::IValue> Executor::control_flow(const Node& node) {
 }
 
 // The tensor in memory of its own, laid out as the graph says.
-at::Tensor laid_out(const HostTensor& host, const Value& meta, const Executor& executor, bool double_precision, bool may_borrow) {
+at::Tensor laid_out(const HostTensor& host, const Value& meta, const Executor& executor,
+                    bool double_precision, bool may_borrow) {
   at::Tensor plain = aten::borrow(host);
-  c10::ScalarType type = double_precision ? aten::widened(plain.scalar_type()) : plain.scalar_type();
+  c10::ScalarType type =
+      double_precision ? aten::widened(plain.scalar_type()) : plain.scalar_type();
   if (type != plain.scalar_type()) {
     plain = plain.to(type);
     may_borrow = true;
@@ -340,7 +369,8 @@ struct DefaultDtype {
 
 }  // namespace
 
-std::vector<HostTensor> run_eager(const Graph& graph, const std::map<std::string, HostTensor>& weights,
+std::vector<HostTensor> run_eager(const Graph& graph,
+                                  const std::map<std::string, HostTensor>& weights,
                                   const std::vector<HostTensor>& inputs, bool double_precision) {
   at::set_num_threads(1);
   c10::NoGradGuard no_gradients;
@@ -352,7 +382,8 @@ std::vector<HostTensor> run_eager(const Graph& graph, const std::map<std::string
   Symbols symbols;
   for (const GraphInput& input : graph.inputs) {
     if (input.kind == InputKind::user) {
-      if (next == inputs.size()) fail(ErrorKind::user, "the program takes more inputs than the {} given", inputs.size());
+      if (next == inputs.size())
+        fail(ErrorKind::user, "the program takes more inputs than the {} given", inputs.size());
       given.push_back(&inputs[next++]);
     } else {
       auto found = weights.find(input.target);
@@ -362,18 +393,21 @@ std::vector<HostTensor> run_eager(const Graph& graph, const std::map<std::string
     const Value& meta = graph[input.value];
     const HostTensor& host = *given.back();
     if (meta.kind == ValueKind::tensor && host.shape.size() != meta.shape.size())
-      fail(ErrorKind::user, "input `{}` has {} dimensions instead of {}", input.target, host.shape.size(), meta.shape.size());
+      fail(ErrorKind::user, "input `{}` has {} dimensions instead of {}", input.target,
+           host.shape.size(), meta.shape.size());
     // State that an earlier call in double precision left.
     const bool wide = double_precision && input.kind == InputKind::buffer &&
                       aten::to_torch(host.dtype) == aten::widened(aten::to_torch(meta.dtype));
     if (meta.kind == ValueKind::tensor && host.dtype != meta.dtype && !wide)
-      fail(ErrorKind::user, "input `{}` has type {} instead of {}", input.target, nacre_dtype_name(host.dtype), nacre_dtype_name(meta.dtype));
+      fail(ErrorKind::user, "input `{}` has type {} instead of {}", input.target,
+           nacre_dtype_name(host.dtype), nacre_dtype_name(meta.dtype));
     if (meta.kind == ValueKind::tensor)
       for (size_t i = 0; i < meta.shape.size(); ++i) bind(meta.shape[i], host.shape[i], symbols);
     if (meta.kind == ValueKind::integer && host.elements() == 1)
       bind(meta.expr, aten::borrow(host).item().toLong(), symbols);
   }
-  if (next != inputs.size()) fail(ErrorKind::user, "the program takes {} inputs, not {}", next, inputs.size());
+  if (next != inputs.size())
+    fail(ErrorKind::user, "the program takes {} inputs, not {}", next, inputs.size());
   Executor sized(graph, std::move(symbols), double_precision);
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const GraphInput& input = graph.inputs[i];
@@ -381,13 +415,14 @@ std::vector<HostTensor> run_eager(const Graph& graph, const std::map<std::string
     if (meta.kind == ValueKind::tensor) {
       for (size_t d = 0; d < meta.shape.size(); ++d)
         if (sized.integer(meta.shape[d]) != given[i]->shape[d])
-          fail(ErrorKind::user, "input `{}` has size {} in dimension {} instead of {}", input.target, given[i]->shape[d], d,
-               sized.integer(meta.shape[d]));
+          fail(ErrorKind::user, "input `{}` has size {} in dimension {} instead of {}",
+               input.target, given[i]->shape[d], d, sized.integer(meta.shape[d]));
       bool may_borrow = input.kind == InputKind::parameter || graph.level != Level::captured;
       at::Tensor tensor = laid_out(*given[i], meta, sized, double_precision, may_borrow);
-      // As in a module: some operators (gru) choose another kernel for tensors that could have gradients, even where none are
-      // computed.
-      if (input.kind == InputKind::parameter && at::isFloatingType(tensor.scalar_type())) tensor.set_requires_grad(true);
+      // As in a module: some operators (gru) choose another kernel for tensors that could have
+      // gradients, even where none are computed.
+      if (input.kind == InputKind::parameter && at::isFloatingType(tensor.scalar_type()))
+        tensor.set_requires_grad(true);
       sized.set(input.value, std::move(tensor));
     } else {
       at::Scalar number = aten::borrow(*given[i]).item();
@@ -403,7 +438,8 @@ std::vector<HostTensor> run_eager(const Graph& graph, const std::map<std::string
     } else if (value.isInt()) {
       results.push_back(aten::to_host(at::scalar_tensor(value.toInt(), at::kLong)));
     } else if (value.isDouble()) {
-      results.push_back(aten::to_host(at::scalar_tensor(value.toDouble(), double_precision ? at::kDouble : at::kFloat)));
+      results.push_back(aten::to_host(
+          at::scalar_tensor(value.toDouble(), double_precision ? at::kDouble : at::kFloat)));
     } else if (value.isBool()) {
       results.push_back(aten::to_host(at::scalar_tensor(value.toBool(), at::kBool)));
     } else {

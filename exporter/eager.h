@@ -9,13 +9,15 @@
 
 namespace nacre {
 
-// Runs `graph` on one thread, so that results do not depend on the machine's number of cores. `weights` by the target of
-// each input that is no user input; `inputs` are the user inputs in order, numbers as tensors of one element. Inputs are
-// laid out in memory with the strides that their values have in the graph. Outputs in the graph's order: an output that
-// names an input gives what the input holds at the end.
+// Runs `graph` on one thread, so that results do not depend on the machine's number of cores.
+// `weights` by the target of each input that is no user input; `inputs` are the user inputs in
+// order, numbers as tensors of one element. Inputs are laid out in memory with the strides that
+// their values have in the graph. Outputs in the graph's order: an output that names an input gives
+// what the input holds at the end.
 //
 // `double_precision`: float32 and lower inputs, weights and dtype arguments become float64.
-std::vector<HostTensor> run_eager(const Graph& graph, const std::map<std::string, HostTensor>& weights,
+std::vector<HostTensor> run_eager(const Graph& graph,
+                                  const std::map<std::string, HostTensor>& weights,
                                   const std::vector<HostTensor>& inputs, bool double_precision);
 
 }  // namespace nacre

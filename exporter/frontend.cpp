@@ -10,8 +10,9 @@ extern "C" const nacre::Frontend* nacre_frontend() {
       [](const std::string& path) { return nacre::load_pt2(path); },
       [](const nacre::Graph& captured) { return nacre::functionalize(captured); },
       [](const nacre::Graph& graph, const std::map<std::string, nacre::HostTensor>& weights,
-         const std::vector<nacre::HostTensor>& inputs,
-         bool double_precision) { return nacre::run_eager(graph, weights, inputs, double_precision); },
+         const std::vector<nacre::HostTensor>& inputs, bool double_precision) {
+        return nacre::run_eager(graph, weights, inputs, double_precision);
+      },
   };
   return &frontend;
 }

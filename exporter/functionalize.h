@@ -1,4 +1,5 @@
-// Captured graph -> functional graph: in-place operators and views made pure, mutated buffers and inputs made outputs.
+// Captured graph -> functional graph: in-place operators and views made pure, mutated buffers and
+// inputs made outputs.
 //
 //   %v: f32[3] = aten.select.int(%x, dim=1, index=0)
 //   %w: f32[3] = aten.add_.Tensor(%v, 1)
@@ -16,7 +17,8 @@
 
 namespace nacre {
 
-// Error{unsupported} names an operator that writes memory in a way that has no functional form here.
+// Error{unsupported} names an operator that writes memory in a way that has no functional form
+// here.
 Graph functionalize(const Graph& captured);
 
 // Which of graph.inputs the graph writes to, through any view of them.

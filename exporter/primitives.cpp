@@ -17,20 +17,79 @@ using Pointwise = Tensor (*)(const Operands&);
 
 // One line for each NACRE_POINTWISE line of ops.def.
 const std::map<std::string, Pointwise>& pointwise_table() {
-#define UNARY(name) {#name, [](const Operands& x) -> Tensor { return at::name(x[0]); }}
-#define BINARY(name) {#name, [](const Operands& x) -> Tensor { return at::name(x[0], x[1]); }}
-#define AS(name, expression) {#name, [](const Operands& x) -> Tensor { return expression; }}
+#define UNARY(name)                                                   \
+  {                                                                   \
+#name, [](const Operands& x) -> Tensor { return at::name(x[0]); } \
+  }
+#define BINARY(name)                                                        \
+  {                                                                         \
+#name, [](const Operands& x) -> Tensor { return at::name(x[0], x[1]); } \
+  }
+#define AS(name, expression)                                      \
+  {                                                               \
+#name, [](const Operands& x) -> Tensor { return expression; } \
+  }
   static const std::map<std::string, Pointwise> table = {
-      UNARY(neg), UNARY(abs), UNARY(sign), UNARY(ceil), UNARY(floor), UNARY(trunc), UNARY(round), UNARY(sqrt), UNARY(rsqrt),
-      UNARY(reciprocal), UNARY(exp), UNARY(exp2), UNARY(expm1), UNARY(log), UNARY(log2), UNARY(log10), UNARY(log1p), UNARY(sin),
-      UNARY(cos), UNARY(tan), UNARY(asin), UNARY(acos), UNARY(atan), UNARY(sinh), UNARY(cosh), UNARY(tanh), UNARY(asinh),
-      UNARY(acosh), UNARY(atanh), UNARY(erf), UNARY(sigmoid), UNARY(isnan), UNARY(bitwise_not), UNARY(logical_not),
-      BINARY(add), BINARY(sub), BINARY(mul), BINARY(div),
-      AS(div_trunc, at::div(x[0], x[1], "trunc")), AS(div_floor, at::div(x[0], x[1], "floor")),
-      BINARY(fmod), BINARY(remainder), BINARY(pow), BINARY(atan2), BINARY(maximum), BINARY(minimum), BINARY(fmax), BINARY(fmin),
-      BINARY(copysign), BINARY(eq), BINARY(ne), BINARY(lt), BINARY(le), BINARY(gt), BINARY(ge), BINARY(bitwise_and),
-      BINARY(bitwise_or), BINARY(bitwise_xor),
-      AS(shift_left, at::bitwise_left_shift(x[0], x[1])), AS(shift_right, at::bitwise_right_shift(x[0], x[1])),
+      UNARY(neg),
+      UNARY(abs),
+      UNARY(sign),
+      UNARY(ceil),
+      UNARY(floor),
+      UNARY(trunc),
+      UNARY(round),
+      UNARY(sqrt),
+      UNARY(rsqrt),
+      UNARY(reciprocal),
+      UNARY(exp),
+      UNARY(exp2),
+      UNARY(expm1),
+      UNARY(log),
+      UNARY(log2),
+      UNARY(log10),
+      UNARY(log1p),
+      UNARY(sin),
+      UNARY(cos),
+      UNARY(tan),
+      UNARY(asin),
+      UNARY(acos),
+      UNARY(atan),
+      UNARY(sinh),
+      UNARY(cosh),
+      UNARY(tanh),
+      UNARY(asinh),
+      UNARY(acosh),
+      UNARY(atanh),
+      UNARY(erf),
+      UNARY(sigmoid),
+      UNARY(isnan),
+      UNARY(bitwise_not),
+      UNARY(logical_not),
+      BINARY(add),
+      BINARY(sub),
+      BINARY(mul),
+      BINARY(div),
+      AS(div_trunc, at::div(x[0], x[1], "trunc")),
+      AS(div_floor, at::div(x[0], x[1], "floor")),
+      BINARY(fmod),
+      BINARY(remainder),
+      BINARY(pow),
+      BINARY(atan2),
+      BINARY(maximum),
+      BINARY(minimum),
+      BINARY(fmax),
+      BINARY(fmin),
+      BINARY(copysign),
+      BINARY(eq),
+      BINARY(ne),
+      BINARY(lt),
+      BINARY(le),
+      BINARY(gt),
+      BINARY(ge),
+      BINARY(bitwise_and),
+      BINARY(bitwise_or),
+      BINARY(bitwise_xor),
+      AS(shift_left, at::bitwise_left_shift(x[0], x[1])),
+      AS(shift_right, at::bitwise_right_shift(x[0], x[1])),
       AS(where, at::where(x[0], x[1], x[2])),
   };
 #undef UNARY
@@ -70,13 +129,16 @@ struct Call {
     if (auto* e = std::get_if<Expr>(&at_name(name))) return env.integer(*e);
     lacks(name);
   }
-  int64_t integer(std::string_view name, int64_t otherwise) const { return node.find(name) == nullptr ? otherwise : integer(name); }
+  int64_t integer(std::string_view name, int64_t otherwise) const {
+    return node.find(name) == nullptr ? otherwise : integer(name);
+  }
   std::vector<int64_t> integers(std::string_view name) const {
     const Argument& a = at_name(name);
     std::vector<int64_t> result;
     if (auto* many = std::get_if<std::vector<Expr>>(&a)) {
       for (const Expr& e : *many) result.push_back(env.integer(e));
-    } else if (auto* refs = std::get_if<std::vector<ValueRef>>(&a); refs == nullptr || !refs->empty()) {
+    } else if (auto* refs = std::get_if<std::vector<ValueRef>>(&a);
+               refs == nullptr || !refs->empty()) {
       lacks(name);
     }
     return result;
@@ -116,7 +178,8 @@ struct Call {
     if (refs == nullptr) lacks(name);
     std::vector<std::optional<Tensor>> result;
     for (ValueRef v : *refs)
-      result.push_back(v.id == kNoValue ? std::optional<Tensor>() : std::optional(env.value(v.id).toTensor()));
+      result.push_back(v.id == kNoValue ? std::optional<Tensor>()
+                                        : std::optional(env.value(v.id).toTensor()));
     return result;
   }
   c10::List<std::optional<Tensor>> indices() const {
@@ -128,13 +191,16 @@ struct Call {
 
 Tensor broadcast(const Call& c) {
   Tensor x = c.tensor(0);
-  std::vector<int64_t> shape = c.integers("shape"), dims = c.integers("dims"), sizes(shape.size(), 1);
-  for (size_t i = 0; i < dims.size(); ++i) sizes.at(static_cast<size_t>(dims[i])) = x.size(static_cast<int64_t>(i));
+  std::vector<int64_t> shape = c.integers("shape"), dims = c.integers("dims"),
+                       sizes(shape.size(), 1);
+  for (size_t i = 0; i < dims.size(); ++i)
+    sizes.at(static_cast<size_t>(dims[i])) = x.size(static_cast<int64_t>(i));
   return x.reshape(sizes).expand(shape);
 }
 
 Tensor window(const Call& c) {
-  int64_t dim = c.integer("dim"), size = c.integer("size"), step = c.integer("step"), dilation = c.integer("dilation", 1);
+  int64_t dim = c.integer("dim"), size = c.integer("size"), step = c.integer("step"),
+          dilation = c.integer("dilation", 1);
   Tensor spans = c.tensor(0).unfold(dim, (size - 1) * dilation + 1, step);
   return spans.slice(-1, 0, spans.size(-1), dilation);
 }
@@ -159,11 +225,14 @@ Tensor prod(const Call& c) {
 Tensor iota(const Call& c) {
   at::Scalar start = c.scalar("start"), step = c.scalar("step");
   bool whole = start.isIntegral(true) && step.isIntegral(true);
-  Tensor positions = at::arange(c.integer("length"), at::TensorOptions().dtype(whole ? at::kLong : at::kDouble));
+  Tensor positions =
+      at::arange(c.integer("length"), at::TensorOptions().dtype(whole ? at::kLong : at::kDouble));
   return (positions * step + start).to(c.dtype());
 }
 
-Tensor wrapped_index(const Tensor& index, int64_t size) { return at::where(index < 0, index + size, index); }
+Tensor wrapped_index(const Tensor& index, int64_t size) {
+  return at::where(index < 0, index + size, index);
+}
 
 Tensor scatter(const Call& c) {
   Tensor x = c.tensor(0), src = c.tensor(2);
@@ -177,10 +246,12 @@ Tensor scatter(const Call& c) {
 
 Tensor convolution(const Call& c, bool transposed) {
   std::vector<int64_t> stride = c.integers("stride");
-  std::vector<int64_t> output_padding =
-      transposed && c.node.find("output_padding") != nullptr ? c.integers("output_padding") : std::vector<int64_t>(stride.size(), 0);
-  return at::convolution(c.tensor(0), c.tensor(1), {}, stride, c.integers("padding"), c.integers("dilation"), transposed,
-                         output_padding, c.integer("groups", 1));
+  std::vector<int64_t> output_padding = transposed && c.node.find("output_padding") != nullptr
+                                            ? c.integers("output_padding")
+                                            : std::vector<int64_t>(stride.size(), 0);
+  return at::convolution(c.tensor(0), c.tensor(1), {}, stride, c.integers("padding"),
+                         c.integers("dilation"), transposed, output_padding,
+                         c.integer("groups", 1));
 }
 
 // One layer, one direction, by PyTorch's own recurrent operators; `states` are h, or h and c.
@@ -214,21 +285,24 @@ std::vector<c10::IValue> recurrent(const Call& c, size_t states) {
 }
 
 Tensor attention(const Call& c) {
-  return at::scaled_dot_product_attention(c.tensor(0), c.tensor(1), c.tensor(2), c.maybe_tensor("mask"), 0.0, c.flag("is_causal"),
-                                          c.node.find("scale") == nullptr ? std::optional<double>()
-                                                                          : std::optional(c.scalar("scale").toDouble()));
+  return at::scaled_dot_product_attention(
+      c.tensor(0), c.tensor(1), c.tensor(2), c.maybe_tensor("mask"), 0.0, c.flag("is_causal"),
+      c.node.find("scale") == nullptr ? std::optional<double>()
+                                      : std::optional(c.scalar("scale").toDouble()));
 }
 
 }  // namespace
 
-std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node, const aten::Environment& environment) {
+std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node,
+                                       const aten::Environment& environment) {
   (void)graph;
   Call c{node, environment};
   std::string name = node.op.substr(5);
   if (auto found = pointwise_table().find(name); found != pointwise_table().end()) {
     Operands operands;
     for (const auto& [key, argument] : node.args)
-      for_each_value(argument, [&](ValueId id) { operands.push_back(environment.value(id).toTensor()); });
+      for_each_value(argument,
+                     [&](ValueId id) { operands.push_back(environment.value(id).toTensor()); });
     return {found->second(operands)};
   }
   auto one = [](Tensor t) { return std::vector<c10::IValue>{std::move(t)}; };
@@ -237,7 +311,9 @@ std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node, con
   if (name == "broadcast") return one(broadcast(c));
   if (name == "reshape") return one(c.tensor(0).reshape(c.integers("shape")));
   if (name == "permute") return one(c.tensor(0).permute(c.integers("dims")));
-  if (name == "slice") return one(c.tensor(0).slice(c.integer("dim"), c.integer("start"), c.integer("end"), c.integer("step", 1)));
+  if (name == "slice")
+    return one(c.tensor(0).slice(c.integer("dim"), c.integer("start"), c.integer("end"),
+                                 c.integer("step", 1)));
   if (name == "flip") return one(c.tensor(0).flip(c.integers("dims")));
   if (name == "pad") return one(pad(c));
   if (name == "concat") {
@@ -250,10 +326,12 @@ std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node, con
     Tensor src = c.tensor(1);
     int64_t dim = c.integer("dim"), start = c.integer("start"), step = c.integer("step", 1);
     if (src.size(dim) == 0) return one(c.tensor(0));
-    return one(at::slice_scatter(c.tensor(0), src, dim, start, start + (src.size(dim) - 1) * step + 1, step));
+    return one(at::slice_scatter(c.tensor(0), src, dim, start,
+                                 start + (src.size(dim) - 1) * step + 1, step));
   }
   // Reductions.
-  if (name == "sum") return one(at::sum(c.tensor(0), c.integers("dims"), false, c.tensor(0).scalar_type()));
+  if (name == "sum")
+    return one(at::sum(c.tensor(0), c.integers("dims"), false, c.tensor(0).scalar_type()));
   if (name == "prod") return one(prod(c));
   if (name == "amax") return one(at::amax(c.tensor(0), c.integers("dims")));
   if (name == "amin") return one(at::amin(c.tensor(0), c.integers("dims")));
@@ -262,16 +340,21 @@ std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node, con
   if (name == "argmax") return one(at::argmax(c.tensor(0), c.integers("dims").at(0)));
   if (name == "argmin") return one(at::argmin(c.tensor(0), c.integers("dims").at(0)));
   // Scans and sorting.
-  if (name == "cumsum") return one(at::cumsum(c.tensor(0), c.integer("dim"), c.tensor(0).scalar_type()));
-  if (name == "cumprod") return one(at::cumprod(c.tensor(0), c.integer("dim"), c.tensor(0).scalar_type()));
+  if (name == "cumsum")
+    return one(at::cumsum(c.tensor(0), c.integer("dim"), c.tensor(0).scalar_type()));
+  if (name == "cumprod")
+    return one(at::cumprod(c.tensor(0), c.integer("dim"), c.tensor(0).scalar_type()));
   if (name == "cummax") return one(std::get<0>(at::cummax(c.tensor(0), c.integer("dim"))));
   if (name == "cummin") return one(std::get<0>(at::cummin(c.tensor(0), c.integer("dim"))));
   if (name == "sort") {
-    auto [values, indices] = at::sort(c.tensor(0), std::optional<bool>(true), c.integer("dim"), c.flag("descending"));
+    auto [values, indices] =
+        at::sort(c.tensor(0), std::optional<bool>(true), c.integer("dim"), c.flag("descending"));
     return {values, indices};
   }
   // Creation.
-  if (name == "full") return one(at::full(c.integers("shape"), c.scalar("value"), at::TensorOptions().dtype(c.dtype())));
+  if (name == "full")
+    return one(
+        at::full(c.integers("shape"), c.scalar("value"), at::TensorOptions().dtype(c.dtype())));
   if (name == "iota") return one(iota(c));
   // Indexing.
   if (name == "index") return one(at::index(c.tensor(0), c.indices()));
@@ -280,7 +363,8 @@ std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node, con
     int64_t dim = c.integer("dim");
     return one(at::gather(x, dim, wrapped_index(c.tensor(1), x.dim() == 0 ? 1 : x.size(dim))));
   }
-  if (name == "index_put") return one(at::index_put(c.tensor(0), c.indices(), c.tensor(1), c.flag("accumulate")));
+  if (name == "index_put")
+    return one(at::index_put(c.tensor(0), c.indices(), c.tensor(1), c.flag("accumulate")));
   if (name == "scatter") return one(scatter(c));
   // Contractions.
   if (name == "matmul") return one(at::matmul(c.tensor(0), c.tensor(1)));

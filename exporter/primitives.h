@@ -1,4 +1,5 @@
-// Each primitive of ops.def by the ATen operator that defines it: what everything after the primitive graph is compared with.
+// Each primitive of ops.def by the ATen operator that defines it: what everything after the
+// primitive graph is compared with.
 #pragma once
 
 #include <vector>
@@ -7,6 +8,7 @@
 
 namespace nacre {
 
-std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node, const aten::Environment& environment);
+std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node,
+                                       const aten::Environment& environment);
 
 }  // namespace nacre

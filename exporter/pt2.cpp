@@ -20,11 +20,12 @@ using nlohmann::json;
 
 constexpr int kSchemaMajor = 8;
 
-// Walks the tree in which the program's arguments are arranged (`in_spec`), leaf by leaf in the order of the user inputs.
-// `object` is what the sample inputs hold there, or null.
+// Walks the tree in which the program's arguments are arranged (`in_spec`), leaf by leaf in the
+// order of the user inputs. `object` is what the sample inputs hold there, or null.
 void walk(const json& spec, const PickledObject* object, const std::string& source, int depth,
           const std::function<void(const std::string& source, const PickledObject*)>& leaf) {
-  if (depth > 100) fail(ErrorKind::user, "the program is malformed: its arguments are nested too deeply");
+  if (depth > 100)
+    fail(ErrorKind::user, "the program is malformed: its arguments are nested too deeply");
   const json& type = spec.at("type");
   const json& children = spec.at("children_spec");
   if (type.is_null()) {
@@ -33,12 +34,15 @@ void walk(const json& spec, const PickledObject* object, const std::string& sour
   }
   std::string kind = type.get<std::string>();
   std::vector<std::string> keys;
-  bool dictionary = kind.find("dict") != std::string::npos || kind.find("Dict") != std::string::npos;
+  bool dictionary =
+      kind.find("dict") != std::string::npos || kind.find("Dict") != std::string::npos;
   if (dictionary && spec.at("context").is_string()) {
     json context = json::parse(spec.at("context").get<std::string>(), nullptr, false);
-    if (context.is_array() && context.size() == 2 && context[1].is_array()) context = context[1];  // a defaultdict
+    if (context.is_array() && context.size() == 2 && context[1].is_array())
+      context = context[1];  // a defaultdict
     if (context.is_array())
-      for (const json& key : context) keys.push_back(key.is_string() ? key.get<std::string>() : key.dump());
+      for (const json& key : context)
+        keys.push_back(key.is_string() ? key.get<std::string>() : key.dump());
   }
   for (size_t i = 0; i < children.size(); ++i) {
     const PickledObject* item = nullptr;
@@ -47,7 +51,8 @@ void walk(const json& spec, const PickledObject* object, const std::string& sour
       step = fmt::format("['{}']", keys[i]);
       if (object != nullptr) {
         auto found = std::find(object->keys.begin(), object->keys.end(), keys[i]);
-        if (found != object->keys.end()) item = &object->items[static_cast<size_t>(found - object->keys.begin())];
+        if (found != object->keys.end())
+          item = &object->items[static_cast<size_t>(found - object->keys.begin())];
       }
     } else if (object != nullptr && i < object->items.size()) {
       item = &object->items[i];
@@ -99,7 +104,8 @@ class Loader {
   void finish_symbols(Graph& graph);
   void add_constant_input(const json& constant);
 
-  // One user argument in the order of the program's tree of arguments: an input, or a constant that is none.
+  // One user argument in the order of the program's tree of arguments: an input, or a constant that
+  // is none.
   struct UserArgument {
     int input = -1;  // among graph.inputs
     Argument constant;
@@ -121,19 +127,25 @@ std::string Loader::find_model() {
     fail(ErrorKind::user, "{} is an archive of PyTorch, but none of torch.export.save", path_);
   std::vector<std::string> models;
   for (const std::string& name : archive_.names())
-    if (name.starts_with("models/") && name.ends_with(".json")) models.push_back(name.substr(7, name.size() - 12));
+    if (name.starts_with("models/") && name.ends_with(".json"))
+      models.push_back(name.substr(7, name.size() - 12));
   if (models.empty())
-    fail(ErrorKind::user, "{} has no models/model.json: a program saved with torch.export.save has one", path_);
+    fail(ErrorKind::user,
+         "{} has no models/model.json: a program saved with torch.export.save has one", path_);
   if (std::find(models.begin(), models.end(), "model") != models.end()) return "model";
-  if (models.size() > 1) fail(ErrorKind::unsupported, "{} holds {} programs: save one of them by itself", path_, models.size());
+  if (models.size() > 1)
+    fail(ErrorKind::unsupported, "{} holds {} programs: save one of them by itself", path_,
+         models.size());
   return models[0];
 }
 
 void Loader::read(const json& file, const std::string& model) {
   int major = file.at("schema_version").at("major").get<int>();
   if (major != kSchemaMajor) {
-    fail(ErrorKind::user, "{} has version {} of the export schema, and only {} is understood: save it with PyTorch 2.15", path_,
-         major, kSchemaMajor);
+    fail(ErrorKind::user,
+         "{} has version {} of the export schema, and only {} is understood: save it with PyTorch "
+         "2.15",
+         path_, major, kSchemaMajor);
   }
   const json& module = file.at("graph_module");
   const json& graph = module.at("graph");
@@ -156,14 +168,17 @@ void Loader::read(const json& file, const std::string& model) {
   read_outputs(signature, graph.at("outputs"));
   share_memory();
   for (auto& input : program_.graph.inputs)
-    if (input.kind != InputKind::user) program_.weights[input.target] = weights_.at(input.target).tensor;
+    if (input.kind != InputKind::user)
+      program_.weights[input.target] = weights_.at(input.target).tensor;
   read_samples(file, model);
   finish_symbols(program_.graph);
   for (size_t i : written_inputs(program_.graph)) {
     const GraphInput& input = program_.graph.inputs[i];
-    OutputKind kind = input.kind == InputKind::user ? OutputKind::input_mutation : OutputKind::buffer_mutation;
+    OutputKind kind =
+        input.kind == InputKind::user ? OutputKind::input_mutation : OutputKind::buffer_mutation;
     bool told = false;
-    for (const GraphOutput& output : program_.graph.outputs) told |= output.kind == kind && output.target == input.target;
+    for (const GraphOutput& output : program_.graph.outputs)
+      told |= output.kind == kind && output.target == input.target;
     if (!told) program_.graph.outputs.push_back({ValueRef{input.value}, kind, input.target});
   }
   std::stable_sort(program_.graph.outputs.begin(), program_.graph.outputs.end(),
@@ -173,7 +188,9 @@ void Loader::read(const json& file, const std::string& model) {
 void Loader::read_weight_files(const std::string& model) {
   if (archive_.has("data/weights/" + model + ".pt"))
     fail(ErrorKind::user, "{} has its weights in an older form: save it with PyTorch 2.15", path_);
-  read_weights(archive_, json::parse(archive_.text("data/weights/" + model + "_weights_config.json")), "data/weights/", weights_);
+  read_weights(archive_,
+               json::parse(archive_.text("data/weights/" + model + "_weights_config.json")),
+               "data/weights/", weights_);
   std::string constants = "data/constants/" + model + "_constants_config.json";
   read_weights(archive_, json::parse(archive_.text(constants)), "data/constants/", weights_);
 }
@@ -215,9 +232,13 @@ void Loader::read_inputs(const json& signature) {
     if (kind != InputKind::user) {
       auto weight = weights_.find(target);
       if (weight == weights_.end()) fail(ErrorKind::user, "{} has no data for `{}`", path_, target);
-      bool fits = v.kind == ValueKind::tensor && v.dtype == weight->second.tensor.dtype && v.shape.size() == weight->second.tensor.shape.size();
-      for (size_t i = 0; fits && i < v.shape.size(); ++i) fits = v.shape[i].is(weight->second.tensor.shape[i]);
-      if (!fits) fail(ErrorKind::user, "the data of `{}` does not have the shape and type that the graph says", target);
+      bool fits = v.kind == ValueKind::tensor && v.dtype == weight->second.tensor.dtype &&
+                  v.shape.size() == weight->second.tensor.shape.size();
+      for (size_t i = 0; fits && i < v.shape.size(); ++i)
+        fits = v.shape[i].is(weight->second.tensor.shape[i]);
+      if (!fits)
+        fail(ErrorKind::user,
+             "the data of `{}` does not have the shape and type that the graph says", target);
     }
     for (const Expr& e : v.shape) defined_.merge(e.symbols());
     if (v.kind == ValueKind::integer) defined_.merge(v.expr.symbols());
@@ -242,14 +263,18 @@ void Loader::read_inputs(const json& signature) {
         arguments_.push_back({static_cast<int>(graph.inputs.size()), {}});
         add(name, InputKind::user, name);
       } else {
-        fail(ErrorKind::unsupported, "{} takes an argument that is neither a tensor nor a number", path_);
+        fail(ErrorKind::unsupported, "{} takes an argument that is neither a tensor nor a number",
+             path_);
       }
     } else if (auto parameter = spec.find("parameter"); parameter != spec.end()) {
-      add(parameter->at("arg").at("name").get<std::string>(), InputKind::parameter, parameter->at("parameter_name").get<std::string>());
+      add(parameter->at("arg").at("name").get<std::string>(), InputKind::parameter,
+          parameter->at("parameter_name").get<std::string>());
     } else if (auto buffer = spec.find("buffer"); buffer != spec.end()) {
-      add(buffer->at("arg").at("name").get<std::string>(), InputKind::buffer, buffer->at("buffer_name").get<std::string>());
+      add(buffer->at("arg").at("name").get<std::string>(), InputKind::buffer,
+          buffer->at("buffer_name").get<std::string>());
     } else if (auto constant = spec.find("tensor_constant"); constant != spec.end()) {
-      add(constant->at("arg").at("name").get<std::string>(), InputKind::constant, constant->at("tensor_constant_name").get<std::string>());
+      add(constant->at("arg").at("name").get<std::string>(), InputKind::constant,
+          constant->at("tensor_constant_name").get<std::string>());
     } else if (auto given = spec.find("constant_input"); given != spec.end()) {
       add_constant_input(*given);
     } else {
@@ -271,11 +296,13 @@ void Loader::read_guards(const json& program) {
     const json& tree = spec.at(1);
     const json& positional = tree.at("children_spec").at(0);
     std::vector<std::string> given;
-    if (auto names = signature.find("forward_arg_names"); names != signature.end() && names->is_array())
+    if (auto names = signature.find("forward_arg_names");
+        names != signature.end() && names->is_array())
       given = names->get<std::vector<std::string>>();
     size_t next = 0;
     auto leaf = [&](const std::string& source, const PickledObject*) {
-      if (next >= arguments_.size()) fail(ErrorKind::user, "the program is malformed: it has more arguments than inputs");
+      if (next >= arguments_.size())
+        fail(ErrorKind::user, "the program is malformed: it has more arguments than inputs");
       const UserArgument& argument = arguments_[next++];
       std::vector<std::string> sources;
       // `[0][2]...` is the third positional argument, `[1]['k']...` a named one.
@@ -286,16 +313,20 @@ void Loader::read_guards(const json& program) {
         if (index < given.size()) {
           const std::string& name = given[index];
           sources.push_back("L['" + name + "']" + rest);
-          // Export numbers the tensors of a star argument: `tensors_1` is `L['tensors'][1]` in guards.
+          // Export numbers the tensors of a star argument: `tensors_1` is `L['tensors'][1]` in
+          // guards.
           size_t bar = name.rfind('_');
           if (bar != std::string::npos && bar + 1 < name.size() &&
               name.find_first_not_of("0123456789", bar + 1) == std::string::npos)
-            sources.push_back(fmt::format("L['{}'][{}]{}", name.substr(0, bar), name.substr(bar + 1), rest));
+            sources.push_back(
+                fmt::format("L['{}'][{}]{}", name.substr(0, bar), name.substr(bar + 1), rest));
         }
         sources.push_back(fmt::format("L['args'][{}]{}", index, rest));
         // A star argument holds what comes after the named ones.
         for (size_t named = 0; named <= index; ++named) {
-          std::string star = named < given.size() ? given[named] : given.empty() ? "args" : given.back();
+          std::string star = named < given.size() ? given[named]
+                             : given.empty()      ? "args"
+                                                  : given.back();
           sources.push_back(fmt::format("L['{}'][{}]{}", star, index - named, rest));
         }
       } else if (source.starts_with("[1]")) {
@@ -330,7 +361,9 @@ void Loader::read_guards(const json& program) {
   for (const json& guard : *guards) {
     std::string text = guard.get<std::string>();
     auto condition = parse_guard(text, meaning);
-    if (!condition) fail(ErrorKind::unsupported, "{} assumes `{}`, which is no condition on integers here", path_, text);
+    if (!condition)
+      fail(ErrorKind::unsupported, "{} assumes `{}`, which is no condition on integers here", path_,
+           text);
     symbols_.assume(*condition);
   }
 }
@@ -344,26 +377,32 @@ void Loader::read_outputs(const json& signature, const json& outputs) {
     if (kind == "user_output") {
       graph.outputs.push_back({read_argument(body.at("arg"), names_), OutputKind::user, ""});
     } else if (kind == "loss_output") {
-      graph.outputs.push_back({read_argument(json::object({{"as_tensor", body.at("arg")}}), names_), OutputKind::user, ""});
+      graph.outputs.push_back({read_argument(json::object({{"as_tensor", body.at("arg")}}), names_),
+                               OutputKind::user, ""});
     } else if (kind == "buffer_mutation" || kind == "parameter_mutation") {
-      graph.outputs.push_back({read_argument(json::object({{"as_tensor", body.at("arg")}}), names_), OutputKind::buffer_mutation,
-                               body.at(kind == "buffer_mutation" ? "buffer_name" : "parameter_name").get<std::string>()});
+      graph.outputs.push_back({read_argument(json::object({{"as_tensor", body.at("arg")}}), names_),
+                               OutputKind::buffer_mutation,
+                               body.at(kind == "buffer_mutation" ? "buffer_name" : "parameter_name")
+                                   .get<std::string>()});
     } else if (kind == "user_input_mutation") {
-      graph.outputs.push_back({read_argument(json::object({{"as_tensor", body.at("arg")}}), names_), OutputKind::input_mutation,
+      graph.outputs.push_back({read_argument(json::object({{"as_tensor", body.at("arg")}}), names_),
+                               OutputKind::input_mutation,
                                body.at("user_input_name").get<std::string>()});
     } else {
-      fail(ErrorKind::unsupported, "{} returns a {}: only programs for inference are supported", path_, kind);
+      fail(ErrorKind::unsupported, "{} returns a {}: only programs for inference are supported",
+           path_, kind);
     }
   }
 }
 
-// Weights that are the same memory are one input. Weights that overlap are copies unless one of them is written to: then all
-// are views of the one that is the whole of their storage.
+// Weights that are the same memory are one input. Weights that overlap are copies unless one of
+// them is written to: then all are views of the one that is the whole of their storage.
 void Loader::share_memory() {
   Graph& graph = program_.graph;
   std::map<std::string, std::vector<size_t>> by_record;  // inputs
   for (size_t i = 0; i < graph.inputs.size(); ++i)
-    if (graph.inputs[i].kind != InputKind::user) by_record[weights_.at(graph.inputs[i].target).record].push_back(i);
+    if (graph.inputs[i].kind != InputKind::user)
+      by_record[weights_.at(graph.inputs[i].target).record].push_back(i);
 
   std::map<ValueId, ValueId> same;
   std::vector<bool> dropped(graph.inputs.size(), false);
@@ -399,7 +438,8 @@ void Loader::share_memory() {
       for (auto& [name, value] : node.args) rename(value);
     for (GraphOutput& output : graph.outputs) {
       rename(output.value);
-      if (auto found = renamed.find(output.target); output.kind == OutputKind::buffer_mutation && found != renamed.end())
+      if (auto found = renamed.find(output.target);
+          output.kind == OutputKind::buffer_mutation && found != renamed.end())
         output.target = found->second;
     }
   }
@@ -409,31 +449,39 @@ void Loader::share_memory() {
   std::vector<Node> views;
   for (const auto& [record, members] : by_record) {
     if (members.size() < 2) continue;
-    bool any = std::any_of(members.begin(), members.end(),
-                           [&](size_t i) { return std::find(written.begin(), written.end(), i) != written.end(); });
+    bool any = std::any_of(members.begin(), members.end(), [&](size_t i) {
+      return std::find(written.begin(), written.end(), i) != written.end();
+    });
     if (!any) continue;
-    auto whole = std::find_if(members.begin(), members.end(), [&](size_t i) { return weights_.at(graph.inputs[i].target).complete(); });
+    auto whole = std::find_if(members.begin(), members.end(), [&](size_t i) {
+      return weights_.at(graph.inputs[i].target).complete();
+    });
     if (whole == members.end())
-      fail(ErrorKind::unsupported, "`{}` and `{}` share memory and the program writes to it", graph.inputs[members[0]].target,
-           graph.inputs[members[1]].target);
+      fail(ErrorKind::unsupported, "`{}` and `{}` share memory and the program writes to it",
+           graph.inputs[members[0]].target, graph.inputs[members[1]].target);
     for (size_t i : members) {
       if (i == *whole) continue;
       const Weight& w = weights_.at(graph.inputs[i].target);
       if (w.tensor.dtype != weights_.at(graph.inputs[*whole].target).tensor.dtype)
-        fail(ErrorKind::unsupported, "`{}` shares memory with a tensor of another type and the program writes to it", graph.inputs[i].target);
+        fail(ErrorKind::unsupported,
+             "`{}` shares memory with a tensor of another type and the program writes to it",
+             graph.inputs[i].target);
       Node view;
       view.op = "aten.as_strided.default";
       view.where.op = view.op;
       std::vector<Expr> strides(w.strides.begin(), w.strides.end());
-      view.args = {{"self", ValueRef{graph.inputs[*whole].value}}, {"size", graph[graph.inputs[i].value].shape},
-                   {"stride", strides}, {"storage_offset", Expr(w.offset)}};
+      view.args = {{"self", ValueRef{graph.inputs[*whole].value}},
+                   {"size", graph[graph.inputs[i].value].shape},
+                   {"stride", strides},
+                   {"storage_offset", Expr(w.offset)}};
       view.outputs = {graph.inputs[i].value};
       views.push_back(std::move(view));
       dropped[i] = true;
       graph.inputs[*whole].kind = InputKind::buffer;
     }
   }
-  graph.nodes.insert(graph.nodes.begin(), std::make_move_iterator(views.begin()), std::make_move_iterator(views.end()));
+  graph.nodes.insert(graph.nodes.begin(), std::make_move_iterator(views.begin()),
+                     std::make_move_iterator(views.end()));
 
   std::vector<GraphInput> inputs;
   std::vector<int> position(graph.inputs.size(), -1);
@@ -480,7 +528,8 @@ void Loader::read_samples(const json& program, const std::string& model) {
     if (!bytes.empty()) samples = read_pickle(bytes);
   }
   bool numbers = std::any_of(arguments_.begin(), arguments_.end(), [&](const UserArgument& a) {
-    return a.input >= 0 && graph[graph.inputs[static_cast<size_t>(a.input)].value].kind != ValueKind::tensor;
+    return a.input >= 0 &&
+           graph[graph.inputs[static_cast<size_t>(a.input)].value].kind != ValueKind::tensor;
   });
   const json& calls = program.at("graph_module").at("module_call_graph");
   if (calls.empty() || calls[0].at("signature").is_null()) return;
@@ -490,7 +539,8 @@ void Loader::read_samples(const json& program, const std::string& model) {
   bool complete = samples.has_value();
   size_t next = 0;
   auto leaf = [&](const std::string&, const PickledObject* object) {
-    if (next >= arguments_.size()) fail(ErrorKind::user, "the program is malformed: it has more arguments than inputs");
+    if (next >= arguments_.size())
+      fail(ErrorKind::user, "the program is malformed: it has more arguments than inputs");
     const UserArgument& argument = arguments_[next++];
     if (argument.input < 0) return;
     const GraphInput& input = graph.inputs[static_cast<size_t>(argument.input)];
@@ -508,7 +558,8 @@ void Loader::read_samples(const json& program, const std::string& model) {
           tensor = {};
         }
         for (size_t d = 0; d < tensor.shape.size(); ++d)
-          if (v.shape[d].op() == ExprOp::symbol) symbols_.facts[v.shape[d].name()].hint = tensor.shape[d];
+          if (v.shape[d].op() == ExprOp::symbol)
+            symbols_.facts[v.shape[d].name()].hint = tensor.shape[d];
       }
     } else if (v.kind == ValueKind::integer) {
       int64_t value = v.expr.constant().value_or(0);

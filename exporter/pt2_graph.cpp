@@ -12,28 +12,46 @@ using nlohmann::json;
 
 nacre_dtype read_dtype(const json& number) {
   switch (number.get<int>()) {  // the schema's own numbering
-    case 1: return NACRE_u8;
-    case 2: return NACRE_i8;
-    case 3: return NACRE_i16;
-    case 4: return NACRE_i32;
-    case 5: return NACRE_i64;
-    case 6: return NACRE_f16;
-    case 7: return NACRE_f32;
-    case 8: return NACRE_f64;
-    case 10: return NACRE_c64;
-    case 11: return NACRE_c128;
-    case 12: return NACRE_bool_;
-    case 13: return NACRE_bf16;
-    case 28: return NACRE_u16;
-    case 34: return NACRE_u32;
-    case 35: return NACRE_u64;
-    case 9: fail(ErrorKind::unsupported, "tensors of type complex32 are not supported");
+    case 1:
+      return NACRE_u8;
+    case 2:
+      return NACRE_i8;
+    case 3:
+      return NACRE_i16;
+    case 4:
+      return NACRE_i32;
+    case 5:
+      return NACRE_i64;
+    case 6:
+      return NACRE_f16;
+    case 7:
+      return NACRE_f32;
+    case 8:
+      return NACRE_f64;
+    case 10:
+      return NACRE_c64;
+    case 11:
+      return NACRE_c128;
+    case 12:
+      return NACRE_bool_;
+    case 13:
+      return NACRE_bf16;
+    case 28:
+      return NACRE_u16;
+    case 34:
+      return NACRE_u32;
+    case 35:
+      return NACRE_u64;
+    case 9:
+      fail(ErrorKind::unsupported, "tensors of type complex32 are not supported");
     case 29:
     case 30:
     case 31:
     case 32:
-    case 33: fail(ErrorKind::unsupported, "tensors of 8-bit floating types are not supported");
-    default: fail(ErrorKind::user, "the program has a tensor of the unknown type {}", number.dump());
+    case 33:
+      fail(ErrorKind::unsupported, "tensors of 8-bit floating types are not supported");
+    default:
+      fail(ErrorKind::user, "the program has a tensor of the unknown type {}", number.dump());
   }
 }
 
@@ -41,7 +59,8 @@ namespace {
 
 // The one member of a union of the schema.
 std::pair<std::string, const json*> tagged(const json& u) {
-  if (!u.is_object() || u.size() != 1) fail(ErrorKind::user, "the program is malformed: a union has {} members", u.size());
+  if (!u.is_object() || u.size() != 1)
+    fail(ErrorKind::user, "the program is malformed: a union has {} members", u.size());
   return {u.begin().key(), &u.begin().value()};
 }
 
@@ -64,7 +83,8 @@ Expr contiguous_step(const std::vector<Expr>& shape, size_t dim) {
 // Whether strides say no more than the shape does, for the symbols' hints.
 bool is_contiguous(const Value& v, const Facts& facts) {
   std::map<std::string, int64_t> hints;
-  for (const auto& [name, known] : facts) hints[name] = known.hint != 0 ? known.hint : std::max<int64_t>(known.range.min, 3);
+  for (const auto& [name, known] : facts)
+    hints[name] = known.hint != 0 ? known.hint : std::max<int64_t>(known.range.min, 3);
   for (size_t i = 0; i < v.shape.size(); ++i) {
     if (v.shape[i].is(1)) continue;
     Expr step = contiguous_step(v.shape, i);
@@ -80,18 +100,18 @@ Value read_tensor(const json& meta, const std::string& name, SymbolTable& symbol
   Value v;
   v.name = name;
   v.dtype = read_dtype(meta.at("dtype"));
-  if (meta.at("layout").get<int>() != 7) fail(ErrorKind::unsupported, "%{} is a sparse tensor", name);
+  if (meta.at("layout").get<int>() != 7)
+    fail(ErrorKind::unsupported, "%{} is a sparse tensor", name);
   for (const json& size : meta.at("sizes")) {
     v.shape.push_back(symbols.integer(size));
-    if (v.shape.back().constant().value_or(0) < 0) fail(ErrorKind::user, "%{} has a negative size", name);
+    if (v.shape.back().constant().value_or(0) < 0)
+      fail(ErrorKind::user, "%{} has a negative size", name);
   }
   for (const json& stride : meta.at("strides")) v.strides.push_back(symbols.integer(stride));
   v.offset = symbols.integer(meta.at("storage_offset"));
-  constexpr int64_t kBeyondMemory = int64_t{1} << 39;  // elements
-  if (const int64_t offset = v.offset.constant().value_or(0); offset < 0 || offset > kBeyondMemory)
-    fail(ErrorKind::user, "%{} starts {} elements into its storage, which no storage has", name, offset);
   if (v.strides.size() != v.shape.size())
-    fail(ErrorKind::user, "%{} has {} sizes and {} strides", name, v.shape.size(), v.strides.size());
+    fail(ErrorKind::user, "%{} has {} sizes and {} strides", name, v.shape.size(),
+         v.strides.size());
   if (is_contiguous(v, symbols.facts)) v.strides.clear();
   return v;
 }
@@ -108,8 +128,10 @@ void read_stack(const std::string& trace, Provenance& where) {
     int line = 0;
     if (trace.compare(quote, 8, "\", line ") == 0) line = std::atoi(trace.c_str() + quote + 8);
     at = quote;
-    bool internal = path.starts_with("torch/") || path.find("-packages/torch/") != std::string::npos ||
-                    path.find("/torch/nn/") != std::string::npos || path.find("/torch/_") != std::string::npos || path.starts_with("<");
+    bool internal = path.starts_with("torch/") ||
+                    path.find("-packages/torch/") != std::string::npos ||
+                    path.find("/torch/nn/") != std::string::npos ||
+                    path.find("/torch/_") != std::string::npos || path.starts_with("<");
     if (internal && (user_frame || !where.file.empty())) continue;
     if (!internal) user_frame = true;
     size_t slash = path.find_last_of("/\\");
@@ -122,13 +144,15 @@ Provenance read_provenance(const json& node, const std::string& op) {
   Provenance where;
   where.op = op;
   const json& metadata = node.at("metadata");
-  if (auto trace = metadata.find("stack_trace"); trace != metadata.end()) read_stack(trace->get<std::string>(), where);
+  if (auto trace = metadata.find("stack_trace"); trace != metadata.end())
+    read_stack(trace->get<std::string>(), where);
   if (auto stack = metadata.find("nn_module_stack"); stack != metadata.end()) {
     // `key,path,type;key,path,type`: the innermost path.
     std::string text = stack->get<std::string>();
     size_t last = text.rfind(';');
     if (last != std::string::npos) text.erase(0, last + 1);
-    size_t first = text.find(','), second = first == std::string::npos ? first : text.find(',', first + 1);
+    size_t first = text.find(','),
+           second = first == std::string::npos ? first : text.find(',', first + 1);
     if (second != std::string::npos) where.module = text.substr(first + 1, second - first - 1);
     if (where.module.starts_with("_empty_nn_module_stack")) where.module.clear();
     if (size_t call = where.module.rfind('@'); call != std::string::npos) where.module.erase(call);
@@ -138,7 +162,8 @@ Provenance read_provenance(const json& node, const std::string& op) {
 
 struct Operators {
   const char* name;
-  std::vector<const char*> arguments;  // of the positional arguments; a graph's name ends in `_graph`
+  std::vector<const char*>
+      arguments;  // of the positional arguments; a graph's name ends in `_graph`
 };
 
 const std::vector<Operators>& kept_higher_order() {
@@ -152,21 +177,27 @@ const std::vector<Operators>& kept_higher_order() {
   return table;
 }
 
-// Where the body and its operands stand among the arguments of wrappers that do not change what is computed.
+// Where the body and its operands stand among the arguments of wrappers that do not change what is
+// computed.
 struct Wrapper {
   const char* name;
   size_t graph;
   size_t first_operand;
 };
 constexpr Wrapper kWrappers[] = {
-    {"wrap_with_set_grad_enabled", 1, 2}, {"wrap_with_autocast", 4, 5}, {"tag_activation_checkpoint", 0, 1},
-    {"wrap_activation_checkpoint", 0, 1}, {"invoke_subgraph", 0, 2},    {"wrap", 0, 1},
+    {"wrap_with_set_grad_enabled", 1, 2},
+    {"wrap_with_autocast", 4, 5},
+    {"tag_activation_checkpoint", 0, 1},
+    {"wrap_activation_checkpoint", 0, 1},
+    {"invoke_subgraph", 0, 2},
+    {"wrap", 0, 1},
     {"strict_mode", 0, 1},
 };
 
 class Reader {
  public:
-  Reader(const json& file_graph, Graph& graph, Names& names, SymbolTable& symbols, std::set<std::string>& defined)
+  Reader(const json& file_graph, Graph& graph, Names& names, SymbolTable& symbols,
+         std::set<std::string>& defined)
       : file_(file_graph), graph_(graph), names_(names), symbols_(symbols), defined_(defined) {}
 
   std::vector<Argument> run() {
@@ -180,11 +211,13 @@ class Reader {
 
  private:
   [[noreturn]] void unsupported(std::string_view what) const {
-    fail_at(ErrorKind::unsupported, where_text(where_), "{} has an argument of type {}", where_.op, what);
+    fail_at(ErrorKind::unsupported, where_text(where_), "{} has an argument of type {}", where_.op,
+            what);
   }
   const Argument& lookup(const std::string& name) const {
     auto found = names_.find(name);
-    if (found == names_.end()) fail(ErrorKind::user, "the program is malformed: %{} is used before it is defined", name);
+    if (found == names_.end())
+      fail(ErrorKind::user, "the program is malformed: %{} is used before it is defined", name);
     return found->second;
   }
   Argument list(const json& names, bool optional);
@@ -211,12 +244,15 @@ Argument Reader::list(const json& items, bool optional) {
   for (const json& item : items) {
     if (optional) {
       auto [tag, value] = tagged(item);
-      members.push_back(tag == "as_none" ? Argument(ValueRef{}) : lookup(value->at("name").get<std::string>()));
+      members.push_back(tag == "as_none" ? Argument(ValueRef{})
+                                         : lookup(value->at("name").get<std::string>()));
     } else {
       members.push_back(lookup(item.at("name").get<std::string>()));
     }
   }
-  bool numbers = !members.empty() && std::all_of(members.begin(), members.end(), [](const Argument& a) { return std::holds_alternative<Expr>(a); });
+  bool numbers = !members.empty() &&
+                 std::all_of(members.begin(), members.end(),
+                             [](const Argument& a) { return std::holds_alternative<Expr>(a); });
   if (numbers) {
     std::vector<Expr> result;
     for (const Argument& a : members) result.push_back(std::get<Expr>(a));
@@ -315,16 +351,19 @@ Argument Reader::argument(const json& j) {
   }
   if (tag == "as_scalar_type") return read_dtype(v);
   if (tag == "as_memory_format") {
-    static const char* const formats[] = {"", "contiguous_format", "channels_last", "channels_last_3d", "preserve_format"};
+    static const char* const formats[] = {"", "contiguous_format", "channels_last",
+                                          "channels_last_3d", "preserve_format"};
     int format = v.get<int>();
     if (format < 1 || format > 4) fail(ErrorKind::user, "the program has an unknown memory format");
     return Keyword{formats[format]};
   }
   if (tag == "as_layout") {
-    if (v.get<int>() != 7) fail_at(ErrorKind::unsupported, where_text(where_), "{} makes a sparse tensor", where_.op);
+    if (v.get<int>() != 7)
+      fail_at(ErrorKind::unsupported, where_text(where_), "{} makes a sparse tensor", where_.op);
     return Keyword{"strided"};
   }
-  if (tag == "as_device") return Keyword{"cpu"};  // the artifact's own device, whatever the model was exported on
+  if (tag == "as_device")
+    return Keyword{"cpu"};  // the artifact's own device, whatever the model was exported on
   unsupported(tag.starts_with("as_") ? tag.substr(3) : tag);
 }
 
@@ -367,7 +406,8 @@ ValueId Reader::add_output(const json& output) {
     return define(name, std::move(value));
   }
   if (tag == "as_int" || tag == "as_bool" || tag == "as_float") return kNoValue;
-  fail_at(ErrorKind::unsupported, where_text(where_), "{} returns something of type {}", where_.op, tag.substr(3));
+  fail_at(ErrorKind::unsupported, where_text(where_), "{} returns something of type {}", where_.op,
+          tag.substr(3));
 }
 
 void Reader::add_node(Node node, const json& outputs) {
@@ -415,11 +455,13 @@ void Reader::read_node(const json& node) {
     auto* e = size == nullptr ? nullptr : std::get_if<Expr>(size);
     if (e == nullptr) return;
     std::vector<Expr> bounds;
-    if (const Argument* min = result.find("min"); min != nullptr && std::holds_alternative<Expr>(*min))
+    if (const Argument* min = result.find("min");
+        min != nullptr && std::holds_alternative<Expr>(*min))
       bounds.push_back(Expr::make(ExprOp::le, {std::get<Expr>(*min), *e}));
     else if (op.starts_with("aten.sym_constrain_range_for_size"))
       bounds.push_back(Expr::make(ExprOp::le, {Expr(0), *e}));
-    if (const Argument* max = result.find("max"); max != nullptr && std::holds_alternative<Expr>(*max))
+    if (const Argument* max = result.find("max");
+        max != nullptr && std::holds_alternative<Expr>(*max))
       bounds.push_back(Expr::make(ExprOp::le, {*e, std::get<Expr>(*max)}));
     if (bounds.empty()) return;
     std::string message = fmt::format("{} is out of its range", e->str());
@@ -489,18 +531,24 @@ void Reader::read_size(const json& node, const std::string& target) {
 
 void Reader::inline_body(const json& node, const Wrapper& wrapper) {
   const json& inputs = node.at("inputs");
-  auto malformed = [&] { fail(ErrorKind::user, "the program is malformed: {} lacks its body or its arguments", where_.op); };
+  auto malformed = [&] {
+    fail(ErrorKind::user, "the program is malformed: {} lacks its body or its arguments",
+         where_.op);
+  };
   std::vector<const json*> positional;
   for (const json& input : inputs) positional.push_back(&input.at("arg"));
-  if (positional.size() <= wrapper.graph || !positional[wrapper.graph]->contains("as_graph")) malformed();
+  if (positional.size() <= wrapper.graph || !positional[wrapper.graph]->contains("as_graph"))
+    malformed();
   const json& body = positional[wrapper.graph]->at("as_graph").at("graph");
   if (std::string_view(wrapper.name) == "wrap_with_autocast") {
     const json* enabled = positional[2];
     if (enabled->contains("as_bool") && enabled->at("as_bool").get<bool>())
-      fail_at(ErrorKind::unsupported, where_text(where_), "automatic mixed precision: export the model without autocast, or convert it");
+      fail_at(ErrorKind::unsupported, where_text(where_),
+              "automatic mixed precision: export the model without autocast, or convert it");
   }
   std::vector<Argument> operands;
-  for (size_t i = wrapper.first_operand; i < positional.size() && operands.size() < body.at("inputs").size(); ++i) {
+  for (size_t i = wrapper.first_operand;
+       i < positional.size() && operands.size() < body.at("inputs").size(); ++i) {
     Argument a = argument(*positional[i]);
     if (auto* many = std::get_if<std::vector<ValueRef>>(&a)) {
       for (ValueRef r : *many) operands.emplace_back(r);
@@ -553,23 +601,27 @@ void Reader::read_higher_order(const json& node, const std::string& name) {
     }
   }
   const auto& table = kept_higher_order();
-  auto found = std::find_if(table.begin(), table.end(), [&](const Operators& o) { return name == o.name; });
-  if (found == table.end()) fail_at(ErrorKind::unsupported, where_text(where_), "the higher-order operator {}", name);
+  auto found =
+      std::find_if(table.begin(), table.end(), [&](const Operators& o) { return name == o.name; });
+  if (found == table.end())
+    fail_at(ErrorKind::unsupported, where_text(where_), "the higher-order operator {}", name);
 
   Node result;
   result.op = "higher_order." + name;
   result.where = where_;
   std::vector<std::pair<std::string, const json*>> bodies;
-  std::vector<Argument> operands;       // of the bodies, in order
+  std::vector<Argument> operands;  // of the bodies, in order
   std::vector<std::pair<std::string, std::vector<Argument>>> lists;
   size_t position = 0;
   for (const json& input : node.at("inputs")) {
     std::string given = input.at("name").get<std::string>();
     std::string key = given;
     if (given.empty()) {
-      if (position >= found->arguments.size()) fail(ErrorKind::user, "the program is malformed: {} has too many arguments", where_.op);
+      if (position >= found->arguments.size())
+        fail(ErrorKind::user, "the program is malformed: {} has too many arguments", where_.op);
       key = found->arguments[position++];
-    } else if (std::find(found->arguments.begin(), found->arguments.end(), given) == found->arguments.end()) {
+    } else if (std::find(found->arguments.begin(), found->arguments.end(), given) ==
+               found->arguments.end()) {
       continue;  // hints for PyTorch's own compiler
     }
     const json& arg = input.at("arg");
@@ -600,8 +652,10 @@ void Reader::read_higher_order(const json& node, const std::string& name) {
   }
   if (bodies.empty()) fail(ErrorKind::user, "the program is malformed: {} has no body", where_.op);
 
-  // Numbers that the bodies name by the same expression need not be handed over, unless a loop carries them.
-  size_t carried = name == "while_loop" || name == "scan" ? (lists.empty() ? 0 : lists[0].second.size()) : 0;
+  // Numbers that the bodies name by the same expression need not be handed over, unless a loop
+  // carries them.
+  size_t carried =
+      name == "while_loop" || name == "scan" ? (lists.empty() ? 0 : lists[0].second.size()) : 0;
   std::vector<bool> handed(operands.size(), true);
   for (size_t i = carried; i < operands.size(); ++i) {
     auto* e = std::get_if<Expr>(&operands[i]);
@@ -617,7 +671,8 @@ void Reader::read_higher_order(const json& node, const std::string& name) {
         continue;
       }
       auto [kind, text] = tagged(*v);
-      if (kind == "as_name") same &= symbols_.integer(body->at("sym_int_values").at(text->get<std::string>())) == *e;
+      if (kind == "as_name")
+        same &= symbols_.integer(body->at("sym_int_values").at(text->get<std::string>())) == *e;
     }
     handed[i] = !same;
   }
@@ -637,7 +692,8 @@ void Reader::read_higher_order(const json& node, const std::string& name) {
     std::set<std::string> defined = defined_;
     const json& inputs = body->at("inputs");
     if (inputs.size() != operands.size())
-      fail(ErrorKind::user, "the program is malformed: {} takes {} operands, not {}", graph_name, inputs.size(), operands.size());
+      fail(ErrorKind::user, "the program is malformed: {} takes {} operands, not {}", graph_name,
+           inputs.size(), operands.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
       auto [tag, v] = tagged(inputs[i]);
       std::string input_name;
@@ -653,7 +709,8 @@ void Reader::read_higher_order(const json& node, const std::string& name) {
         continue;
       }
       Value value;
-      if (tag == "as_tensor" || tag == "as_sym_int" || tag == "as_sym_float" || tag == "as_sym_bool") {
+      if (tag == "as_tensor" || tag == "as_sym_int" || tag == "as_sym_float" ||
+          tag == "as_sym_bool") {
         value = read_input_value(*body, input_name, symbols_);
       } else {
         value.kind = ValueKind::integer;
@@ -676,14 +733,15 @@ void Reader::read_higher_order(const json& node, const std::string& name) {
 
 }  // namespace
 
-std::vector<Argument> read_nodes(const json& file_graph, Graph& graph, Names& names, SymbolTable& symbols,
-                                 std::set<std::string>& defined) {
+std::vector<Argument> read_nodes(const json& file_graph, Graph& graph, Names& names,
+                                 SymbolTable& symbols, std::set<std::string>& defined) {
   return Reader(file_graph, graph, names, symbols, defined).run();
 }
 
 Value read_input_value(const json& file_graph, const std::string& name, SymbolTable& symbols) {
   const json& tensors = file_graph.at("tensor_values");
-  if (auto meta = tensors.find(name); meta != tensors.end()) return read_tensor(*meta, name, symbols);
+  if (auto meta = tensors.find(name); meta != tensors.end())
+    return read_tensor(*meta, name, symbols);
   Value v;
   v.name = name;
   const json& integers = file_graph.at("sym_int_values");
@@ -693,12 +751,14 @@ Value read_input_value(const json& file_graph, const std::string& name, SymbolTa
     v.expr = symbols.integer(*number);
     return v;
   }
-  if (auto floats = file_graph.find("sym_float_values"); floats != file_graph.end() && floats->contains(name)) {
+  if (auto floats = file_graph.find("sym_float_values");
+      floats != file_graph.end() && floats->contains(name)) {
     v.kind = ValueKind::floating;
     v.dtype = NACRE_f32;
     return v;
   }
-  if (auto booleans = file_graph.find("sym_bool_values"); booleans != file_graph.end() && booleans->contains(name)) {
+  if (auto booleans = file_graph.find("sym_bool_values");
+      booleans != file_graph.end() && booleans->contains(name)) {
     v.kind = ValueKind::boolean;
     v.dtype = NACRE_bool_;
     return v;
@@ -715,14 +775,18 @@ Argument read_argument(const json& argument, const Names& names) {
   auto [tag, v] = tagged(argument);
   if (tag == "as_tensor") {
     auto found = names.find(v->at("name").get<std::string>());
-    if (found == names.end()) fail(ErrorKind::user, "the program is malformed: %{} does not exist", v->at("name").get<std::string>());
+    if (found == names.end())
+      fail(ErrorKind::user, "the program is malformed: %{} does not exist",
+           v->at("name").get<std::string>());
     return found->second;
   }
   if (tag == "as_sym_int" || tag == "as_sym_float" || tag == "as_sym_bool") {
     auto [kind, text] = tagged(*v);
     if (kind == "as_name") {
       auto found = names.find(text->get<std::string>());
-      if (found == names.end()) fail(ErrorKind::user, "the program is malformed: %{} does not exist", text->get<std::string>());
+      if (found == names.end())
+        fail(ErrorKind::user, "the program is malformed: %{} does not exist",
+             text->get<std::string>());
       return found->second;
     }
   }

@@ -12,7 +12,8 @@ namespace {
 
 bool is_name(const std::string& text) {
   return !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+         std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return std::isalnum(c) || c == '_'; });
 }
 
 // Sizes are named s0, s1, ..., numbers that depend on data u0, u1, ...
@@ -32,13 +33,15 @@ void SymbolTable::read_ranges(const nlohmann::json& ranges) {
     const auto& max = range.at("max_val");
     if (min.is_number_integer()) known.range.min = min.get<int64_t>();
     if (max.is_number_integer()) known.range.max = max.get<int64_t>();
-    if (known.range.min > known.range.max) fail(ErrorKind::user, "symbol {} has an empty range", name);
+    if (known.range.min > known.range.max)
+      fail(ErrorKind::user, "symbol {} has an empty range", name);
     facts[name] = known;
   }
 }
 
 Expr SymbolTable::integer(const nlohmann::json& sym_int) {
-  if (auto value = sym_int.find("as_int"); value != sym_int.end()) return Expr(value->get<int64_t>());
+  if (auto value = sym_int.find("as_int"); value != sym_int.end())
+    return Expr(value->get<int64_t>());
   const nlohmann::json& e = sym_int.at("as_expr");
   std::string text = e.at("expr_str").get<std::string>();
   auto found = parsed_.find(text);
@@ -66,7 +69,8 @@ Expr SymbolTable::integer(const nlohmann::json& sym_int) {
 }
 
 std::optional<Expr> SymbolTable::boolean(const nlohmann::json& sym_bool) {
-  if (auto value = sym_bool.find("as_bool"); value != sym_bool.end()) return Expr(value->get<bool>() ? 1 : 0);
+  if (auto value = sym_bool.find("as_bool"); value != sym_bool.end())
+    return Expr(value->get<bool>() ? 1 : 0);
   auto e = parse_srepr(sym_bool.at("as_expr").at("expr_str").get<std::string>(), nullptr);
   if (!e) return std::nullopt;
   for (const std::string& s : e->symbols())
@@ -74,7 +78,9 @@ std::optional<Expr> SymbolTable::boolean(const nlohmann::json& sym_bool) {
   return canonical(*e);
 }
 
-bool SymbolTable::proves(const Expr& condition, const Facts& known) const { return simplify(condition, known).is(1); }
+bool SymbolTable::proves(const Expr& condition, const Facts& known) const {
+  return simplify(condition, known).is(1);
+}
 
 void SymbolTable::assume(const Expr& condition) {
   Expr c = canonical(condition);
@@ -98,25 +104,30 @@ void SymbolTable::assume(const Expr& condition) {
     }
   }
   if (c.op() == ExprOp::lt && operands.size() == 2) {
-    if (symbol(operands[0]) && operands[1].constant()) return assume(Expr::make(ExprOp::le, {operands[0], operands[1] - Expr(1)}));
-    if (symbol(operands[1]) && operands[0].constant()) return assume(Expr::make(ExprOp::le, {operands[0] + Expr(1), operands[1]}));
+    if (symbol(operands[0]) && operands[1].constant())
+      return assume(Expr::make(ExprOp::le, {operands[0], operands[1] - Expr(1)}));
+    if (symbol(operands[1]) && operands[0].constant())
+      return assume(Expr::make(ExprOp::le, {operands[0] + Expr(1), operands[1]}));
   }
   if (c.op() == ExprOp::eq && operands.size() == 2) {
     for (int side = 0; side < 2; ++side) {
       const Expr& a = operands[static_cast<size_t>(side)];
       const Expr& b = operands[static_cast<size_t>(1 - side)];
-      if (a.op() == ExprOp::mod && b.is(0) && symbol(a.operands()[0]) && a.operands()[1].constant().value_or(0) > 0) {
+      if (a.op() == ExprOp::mod && b.is(0) && symbol(a.operands()[0]) &&
+          a.operands()[1].constant().value_or(0) > 0) {
         int64_t& multiple = facts[a.operands()[0].name()].multiple;
         multiple = std::lcm(multiple, *a.operands()[1].constant());
         return;
       }
-      if (symbol(a) && !b.constant() && !symbol(b) && b.symbols().count(a.name()) == 0 && equal_.count(b) == 0) {
+      if (symbol(a) && !b.constant() && !symbol(b) && b.symbols().count(a.name()) == 0 &&
+          equal_.count(b) == 0) {
         equal_.emplace(b, a);
         break;
       }
     }
   }
-  if (std::find(assumptions.begin(), assumptions.end(), c) == assumptions.end()) assumptions.push_back(c);
+  if (std::find(assumptions.begin(), assumptions.end(), c) == assumptions.end())
+    assumptions.push_back(c);
 }
 
 Expr SymbolTable::replaced(const Expr& e) const {

@@ -22,11 +22,13 @@ class Lexer {
   explicit Lexer(std::string_view text) : text_(text) {}
 
   [[noreturn]] void bad(std::string_view what) const {
-    fail(ErrorKind::user, "a symbolic expression of the program is malformed: {} at column {} of `{}`", what,
+    fail(ErrorKind::user,
+         "a symbolic expression of the program is malformed: {} at column {} of `{}`", what,
          position_ + 1, text_);
   }
   void skip_blanks() {
-    while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\n')) ++position_;
+    while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\n'))
+      ++position_;
   }
   bool at_end() {
     skip_blanks();
@@ -42,7 +44,9 @@ class Lexer {
     skip_blanks();
     if (text_.substr(position_, word.size()) != word) return false;
     size_t end = position_ + word.size();
-    if (end < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_')) return false;
+    if (end < text_.size() &&
+        (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_'))
+      return false;
     position_ = end;
     return true;
   }
@@ -62,9 +66,11 @@ class Lexer {
     if (position_ < text_.size() && text_[position_] == '-') ++position_;
     while (position_ < text_.size()) {
       char c = text_[position_];
-      bool exponent_sign = (c == '+' || c == '-') && position_ > start && std::isdigit(static_cast<unsigned char>(text_[start])) &&
+      bool exponent_sign = (c == '+' || c == '-') && position_ > start &&
+                           std::isdigit(static_cast<unsigned char>(text_[start])) &&
                            (text_[position_ - 1] == 'e' || text_[position_ - 1] == 'E');
-      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.' && !exponent_sign) break;
+      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.' && !exponent_sign)
+        break;
       ++position_;
     }
     return std::string(text_.substr(start, position_ - start));
@@ -94,13 +100,15 @@ Term parse_term(Lexer& lexer, int depth) {
   if (lexer.take(")")) return term;
   do {
     Term child = parse_term(lexer, depth + 1);
-    if (child.name != "=") term.children.push_back(std::move(child));  // keyword arguments are sympy's own notes
+    if (child.name != "=")
+      term.children.push_back(std::move(child));  // keyword arguments are sympy's own notes
   } while (lexer.take(","));
   lexer.expect(")");
   return term;
 }
 
-// Fractions, since sympy keeps `s/2` as `Mul(Rational(1, 2), s)`; `den` is positive for every assignment.
+// Fractions, since sympy keeps `s/2` as `Mul(Rational(1, 2), s)`; `den` is positive for every
+// assignment.
 struct Ratio {
   Expr num;
   Expr den{1};
@@ -109,13 +117,15 @@ struct Ratio {
 class Evaluator {
  public:
   using Meaning = std::function<std::optional<Expr>(std::string_view)>;
-  Evaluator(std::vector<Expr>* assumptions, const Meaning* meaning) : assumptions_(assumptions), meaning_(meaning) {}
+  Evaluator(std::vector<Expr>* assumptions, const Meaning* meaning)
+      : assumptions_(assumptions), meaning_(meaning) {}
 
   std::optional<Ratio> ratio(const Term& t);
   std::optional<Expr> integer(const Term& t) {
     auto r = ratio(t);
     if (!r) return std::nullopt;
-    return r->den.is(1) ? r->num : floordiv(r->num, r->den);  // exact: sympy knows that it is an integer
+    return r->den.is(1) ? r->num
+                        : floordiv(r->num, r->den);  // exact: sympy knows that it is an integer
   }
 
  private:
@@ -151,7 +161,8 @@ std::optional<int64_t> to_integer(const std::string& text) {
 
 std::optional<Expr> truncated(const Ratio& r) {
   if (r.den.is(1)) return r.num;
-  return Expr::make(ExprOp::select, {Expr::make(ExprOp::lt, {r.num, Expr(0)}), -floordiv(-r.num, r.den), floordiv(r.num, r.den)});
+  return Expr::make(ExprOp::select, {Expr::make(ExprOp::lt, {r.num, Expr(0)}),
+                                     -floordiv(-r.num, r.den), floordiv(r.num, r.den)});
 }
 
 // A double that is a fraction with a small power of two below.
@@ -159,7 +170,8 @@ std::optional<Ratio> exact_fraction(double value) {
   int64_t den = 1;
   for (int i = 0; i <= 20; ++i, den *= 2) {
     double num = value * static_cast<double>(den);
-    if (std::floor(num) == num && std::abs(num) < 1e12) return Ratio{Expr(static_cast<int64_t>(num)), Expr(den)};
+    if (std::floor(num) == num && std::abs(num) < 1e12)
+      return Ratio{Expr(static_cast<int64_t>(num)), Expr(den)};
   }
   return std::nullopt;
 }
@@ -174,19 +186,23 @@ std::optional<std::pair<int64_t, int64_t>> simple_fraction(double value) {
     int64_t a = static_cast<int64_t>(whole), p2 = a * p1 + p0, q2 = a * q1 + q0;
     if (q2 > 100000 || p2 > 1000000000) return std::nullopt;
     p0 = p1, q0 = q1, p1 = p2, q1 = q2;
-    if (std::abs(static_cast<double>(p1) / static_cast<double>(q1) - value) <= std::abs(value) * 4e-16) return std::pair(p1, q1);
+    if (std::abs(static_cast<double>(p1) / static_cast<double>(q1) - value) <=
+        std::abs(value) * 4e-16)
+      return std::pair(p1, q1);
     rest = 1 / (rest - whole);
   }
   return std::nullopt;
 }
 
-// floor, trunc or ceil of `factor * e` in doubles, for a size e: a fraction of integers as far as both agree.
+// floor, trunc or ceil of `factor * e` in doubles, for a size e: a fraction of integers as far as
+// both agree.
 std::optional<Ratio> Evaluator::rounded_scale(const Term& t, std::string_view rounding) {
   if (t.name != "Mul" || t.children.size() != 2) return std::nullopt;
   const Term* number = &t.children[0];
   const Term* size = &t.children[1];
   if (size->name == "Float") std::swap(number, size);
-  if (number->name != "Float" || number->children.empty() || size->name != "ToFloat" || size->children.size() != 1)
+  if (number->name != "Float" || number->children.empty() || size->name != "ToFloat" ||
+      size->children.size() != 1)
     return std::nullopt;
   double factor = std::strtod(number->children[0].name.c_str(), nullptr);
   auto e = integer(size->children[0]);
@@ -219,7 +235,9 @@ std::optional<Ratio> Evaluator::ratio(const Term& t) {
   }
   auto arity = [&](size_t n) {
     if (t.children.size() != n)
-      fail(ErrorKind::user, "a symbolic expression of the program is malformed: `{}` with {} arguments", f, t.children.size());
+      fail(ErrorKind::user,
+           "a symbolic expression of the program is malformed: `{}` with {} arguments", f,
+           t.children.size());
   };
   if (f == "Symbol" || f == "Dummy") {
     arity(1);
@@ -274,7 +292,8 @@ std::optional<Ratio> Evaluator::ratio(const Term& t) {
   if (f == "Pow" || f == "PowByNatural") {
     arity(2);
     auto base = ratio(t.children[0]), exponent = ratio(t.children[1]);
-    if (!base || !exponent || !exponent->den.is(1) || !exponent->num.constant()) return std::nullopt;
+    if (!base || !exponent || !exponent->den.is(1) || !exponent->num.constant())
+      return std::nullopt;
     int64_t n = *exponent->num.constant();
     if (n < -8 || n > 8) return std::nullopt;
     Ratio result{Expr(1)};
@@ -385,7 +404,9 @@ class GuardParser {
   }
 
  private:
-  static Term call(std::string name, std::vector<Term> children) { return {std::move(name), std::move(children), true}; }
+  static Term call(std::string name, std::vector<Term> children) {
+    return {std::move(name), std::move(children), true};
+  }
 
   Term disjunction() {
     Term a = conjunction();
@@ -453,7 +474,9 @@ class GuardParser {
     Term a = atom();
     return lexer_.take("**") ? call("Pow", {a, factor()}) : a;
   }
-  static Term negative(Term t) { return call("Mul", {call("Integer", {Term{"-1", {}, false}}), std::move(t)}); }
+  static Term negative(Term t) {
+    return call("Mul", {call("Integer", {Term{"-1", {}, false}}), std::move(t)});
+  }
 
   Term atom() {
     if (++depth_ > 2000) lexer_.bad("it is nested too deeply");
@@ -469,10 +492,12 @@ class GuardParser {
     if (word == "L") {
       size_t end = source_end(start + 1);
       lexer_.seek(end);
-      return call("Source", {Term{std::string(lexer_.text().substr(start, end - start)), {}, false}});
+      return call("Source",
+                  {Term{std::string(lexer_.text().substr(start, end - start)), {}, false}});
     }
     if (std::isdigit(static_cast<unsigned char>(word[0])))
-      return call(word.find_first_of(".e") == std::string::npos ? "Integer" : "Float", {Term{word, {}, false}});
+      return call(word.find_first_of(".e") == std::string::npos ? "Integer" : "Float",
+                  {Term{word, {}, false}});
     if (!lexer_.take("(")) return Term{word, {}, false};
     std::vector<Term> arguments;
     if (!lexer_.take(")")) {
@@ -481,13 +506,15 @@ class GuardParser {
       lexer_.expect(")");
     }
     size_t dot = word.rfind('.');
-    return call(function(dot == std::string::npos ? word : word.substr(dot + 1)), std::move(arguments));
+    return call(function(dot == std::string::npos ? word : word.substr(dot + 1)),
+                std::move(arguments));
   }
   static std::string function(const std::string& python) {
     static const std::pair<const char*, const char*> names[] = {
-        {"max", "Max"},        {"sym_max", "Max"},      {"min", "Min"},        {"sym_min", "Min"},
-        {"sym_not", "Not"},    {"sym_ite", "Where"},    {"abs", "Abs"},        {"float", "ToFloat"},
-        {"sym_float", "ToFloat"}, {"trunc", "TruncToInt"}, {"int", "TruncToInt"}, {"floor", "FloorToInt"},
+        {"max", "Max"},          {"sym_max", "Max"},    {"min", "Min"},
+        {"sym_min", "Min"},      {"sym_not", "Not"},    {"sym_ite", "Where"},
+        {"abs", "Abs"},          {"float", "ToFloat"},  {"sym_float", "ToFloat"},
+        {"trunc", "TruncToInt"}, {"int", "TruncToInt"}, {"floor", "FloorToInt"},
         {"ceil", "CeilToInt"},
     };
     for (auto [from, to] : names)
@@ -504,7 +531,9 @@ class GuardParser {
         at = close + 1;
       } else if (text[at] == '.') {
         ++at;
-        while (at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_')) ++at;
+        while (at < text.size() &&
+               (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_'))
+          ++at;
       } else if (text.substr(at, 2) == "()") {
         at += 2;
       } else {
@@ -527,8 +556,9 @@ std::optional<Expr> parse_srepr(std::string_view text, std::vector<Expr>* assump
   return Evaluator(assumptions, nullptr).integer(term);
 }
 
-std::optional<Expr> parse_guard(std::string_view text,
-                                const std::function<std::optional<Expr>(std::string_view source)>& meaning) {
+std::optional<Expr> parse_guard(
+    std::string_view text,
+    const std::function<std::optional<Expr>(std::string_view source)>& meaning) {
   Term term = GuardParser(text).parse();
   std::vector<Expr> limits;
   auto e = Evaluator(&limits, &meaning).integer(term);

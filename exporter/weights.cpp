@@ -15,8 +15,8 @@ int64_t static_integer(const nlohmann::json& sym_int, const std::string& name) {
 }
 
 // Copies the strided elements into C order.
-void gather(const std::byte* from, std::byte* to, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, size_t dim,
-            size_t element) {
+void gather(const std::byte* from, std::byte* to, const std::vector<int64_t>& shape,
+            const std::vector<int64_t>& strides, size_t dim, size_t element) {
   if (dim == shape.size()) {
     std::memcpy(to, from, element);
     return;
@@ -33,7 +33,8 @@ void gather(const std::byte* from, std::byte* to, const std::vector<int64_t>& sh
   }
   size_t step = inner / static_cast<size_t>(shape[dim]);
   for (int64_t i = 0; i < shape[dim]; ++i)
-    gather(from + static_cast<size_t>(i * strides[dim]) * element, to + static_cast<size_t>(i) * step, shape, strides, dim + 1, element);
+    gather(from + static_cast<size_t>(i * strides[dim]) * element,
+           to + static_cast<size_t>(i) * step, shape, strides, dim + 1, element);
 }
 
 }  // namespace
@@ -53,7 +54,8 @@ void read_weights(const Archive& archive, const nlohmann::json& config, const st
   std::map<std::string, std::vector<std::string>> by_record;
   for (const auto& [name, payload] : config.at("config").items()) {
     if (payload.at("use_pickle").get<bool>())
-      fail(ErrorKind::unsupported, "{} is a tensor subclass or an object, which are stored as code and are not read", name);
+      fail(ErrorKind::unsupported,
+           "{} is a tensor subclass or an object, which are stored as code and are not read", name);
     const nlohmann::json& meta = payload.at("tensor_meta");
     if (meta.is_null()) fail(ErrorKind::user, "weight {} has no description", name);
     Weight w;
@@ -63,10 +65,13 @@ void read_weights(const Archive& archive, const nlohmann::json& config, const st
     for (const auto& size : meta.at("sizes")) shape.push_back(static_integer(size, name));
     for (const auto& stride : meta.at("strides")) w.strides.push_back(static_integer(stride, name));
     w.offset = static_integer(meta.at("storage_offset"), name);
-    if (w.strides.size() != shape.size()) fail(ErrorKind::user, "weight {} has {} sizes and {} strides", name, shape.size(), w.strides.size());
+    if (w.strides.size() != shape.size())
+      fail(ErrorKind::user, "weight {} has {} sizes and {} strides", name, shape.size(),
+           w.strides.size());
 
     auto& record = records[w.record];
-    if (record.first == nullptr && record.second == 0) record.first = archive.bytes(w.record, &record.second);
+    if (record.first == nullptr && record.second == 0)
+      record.first = archive.bytes(w.record, &record.second);
     w.storage_bytes = record.second;
 
     // The last element must lie inside the storage.
@@ -80,8 +85,10 @@ void read_weights(const Archive& archive, const nlohmann::json& config, const st
       if (!valid) break;
       if (shape[i] > 0) last += static_cast<__int128>(shape[i] - 1) * w.strides[i];
     }
-    if (!valid || (count > 0 && (last + 1) * static_cast<__int128>(element) > static_cast<__int128>(record.second)))
-      fail(ErrorKind::user, "weight {} reaches beyond its record {} of {} bytes", name, w.record, record.second);
+    if (!valid || (count > 0 && (last + 1) * static_cast<__int128>(element) >
+                                    static_cast<__int128>(record.second)))
+      fail(ErrorKind::user, "weight {} reaches beyond its record {} of {} bytes", name, w.record,
+           record.second);
 
     w.tensor.dtype = dtype;
     w.tensor.shape = shape;
@@ -94,7 +101,9 @@ void read_weights(const Archive& archive, const nlohmann::json& config, const st
     if (w.tensor.data == nullptr) {
       std::byte* bytes = nullptr;
       w.tensor = make_tensor(dtype, shape, &bytes);
-      if (count > 0) gather(record.first.get() + static_cast<size_t>(w.offset) * element, bytes, shape, w.strides, 0, element);
+      if (count > 0)
+        gather(record.first.get() + static_cast<size_t>(w.offset) * element, bytes, shape,
+               w.strides, 0, element);
     }
     by_record[w.record].push_back(name);
     weights[name] = std::move(w);

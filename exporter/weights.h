@@ -1,4 +1,5 @@
-// Parameters, buffers and constants of a .pt2: raw storages with the shape and strides of each tensor in them.
+// Parameters, buffers and constants of a .pt2: raw storages with the shape and strides of each
+// tensor in them.
 #pragma once
 
 #include <map>
@@ -19,8 +20,8 @@ struct Weight {
   size_t storage_bytes = 0;
 
   bool same_memory(const Weight& other) const {
-    return record == other.record && tensor.dtype == other.tensor.dtype && tensor.shape == other.tensor.shape &&
-           strides == other.strides && offset == other.offset;
+    return record == other.record && tensor.dtype == other.tensor.dtype &&
+           tensor.shape == other.tensor.shape && strides == other.strides && offset == other.offset;
   }
   // The whole of its storage, in C order.
   bool complete() const;

@@ -25,7 +25,8 @@ const char* kSum = R"(graph forward captured {
 TEST(Eager, StateIsCarriedOnInDoublePrecision) {
   const Graph graph = parse_graph(kSum);
   std::map<std::string, HostTensor> weights{{"total", filled(1)}};
-  for (int call = 0; call < 2; ++call) weights["total"] = run_eager(graph, weights, {filled(1e-12f)}, true).at(0);
+  for (int call = 0; call < 2; ++call)
+    weights["total"] = run_eager(graph, weights, {filled(1e-12f)}, true).at(0);
   ASSERT_EQ(weights["total"].dtype, NACRE_f64);
   EXPECT_NEAR(weights["total"].as<double>()[0] - 1, 2e-12, 1e-15);
 }

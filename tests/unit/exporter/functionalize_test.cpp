@@ -1,5 +1,5 @@
-// Each program is given as text; what counts is that the functional graph writes to nothing and gives what the captured
-// graph gives when libtorch runs both, mutated inputs included.
+// Each program is given as text; what counts is that the functional graph writes to nothing and
+// gives what the captured graph gives when libtorch runs both, mutated inputs included.
 #include "exporter/functionalize.h"
 
 #include <gtest/gtest.h>
@@ -16,26 +16,32 @@ namespace {
 HostTensor ramp(std::vector<int64_t> shape) {
   std::byte* bytes = nullptr;
   HostTensor t = make_tensor(NACRE_f32, std::move(shape), &bytes);
-  for (int64_t i = 0; i < t.elements(); ++i) reinterpret_cast<float*>(bytes)[i] = static_cast<float>(i % 17) - 5;
+  for (int64_t i = 0; i < t.elements(); ++i)
+    reinterpret_cast<float*>(bytes)[i] = static_cast<float>(i % 17) - 5;
   return t;
 }
 
 std::string numbers(const HostTensor& t) {
   std::string text;
-  for (int64_t i = 0; i < t.elements() && t.dtype == NACRE_f32; ++i) text += std::to_string(t.as<float>()[i]) + " ";
+  for (int64_t i = 0; i < t.elements() && t.dtype == NACRE_f32; ++i)
+    text += std::to_string(t.as<float>()[i]) + " ";
   return text;
 }
 
 // Runs both graphs and returns the functional one.
-Graph expect_equal(const std::string& text, std::vector<HostTensor> inputs, std::map<std::string, HostTensor> buffers = {}) {
+Graph expect_equal(const std::string& text, std::vector<HostTensor> inputs,
+                   std::map<std::string, HostTensor> buffers = {}) {
   Graph captured = parse_graph(text);
   for (size_t i : written_inputs(captured)) {
     const GraphInput& input = captured.inputs[i];
     bool told = false;
-    for (const GraphOutput& output : captured.outputs) told |= output.target == input.target && output.kind != OutputKind::user;
+    for (const GraphOutput& output : captured.outputs)
+      told |= output.target == input.target && output.kind != OutputKind::user;
     if (told) continue;
-    captured.outputs.push_back({ValueRef{input.value},
-                                input.kind == InputKind::user ? OutputKind::input_mutation : OutputKind::buffer_mutation, input.target});
+    captured.outputs.push_back(
+        {ValueRef{input.value},
+         input.kind == InputKind::user ? OutputKind::input_mutation : OutputKind::buffer_mutation,
+         input.target});
   }
   Graph functional = functionalize(captured);
   for (const Node& node : functional.nodes) {
@@ -50,7 +56,8 @@ Graph expect_equal(const std::string& text, std::vector<HostTensor> inputs, std:
     EXPECT_EQ(expected[i].shape, got[i].shape);
     EXPECT_TRUE(expected[i].size_bytes == got[i].size_bytes &&
                 std::memcmp(expected[i].data.get(), got[i].data.get(), got[i].size_bytes) == 0)
-        << "output " << i << ": " << numbers(got[i]) << " instead of " << numbers(expected[i]) << "\n"
+        << "output " << i << ": " << numbers(got[i]) << " instead of " << numbers(expected[i])
+        << "\n"
         << print(functional);
   }
   return functional;
@@ -69,7 +76,8 @@ TEST(Functionalize, WritesThroughAColumn) {  // x[:, 0] += 1
   EXPECT_EQ(g.outputs.size(), 2u);
 }
 
-TEST(Functionalize, SeesOneViewChangeThroughAnother) {  // y.view(-1).mul_(2), read through a transposed view
+TEST(Functionalize,
+     SeesOneViewChangeThroughAnother) {  // y.view(-1).mul_(2), read through a transposed view
   expect_equal(R"(graph forward captured {
     input %x: f32[2, 3] user "x"
     %y: f32[2, 3] = aten.clone.default(%x)
@@ -181,7 +189,8 @@ TEST(Functionalize, KnowsThatDropoutInEvaluationReturnsItsArgument) {
 }
 
 TEST(Functionalize, KnowsWhetherReshapeCopies) {
-  // Of a transposed tensor it copies, so the write stays in the copy; of a contiguous one it does not.
+  // Of a transposed tensor it copies, so the write stays in the copy; of a contiguous one it does
+  // not.
   Graph g = expect_equal(R"(graph forward captured {
     input %x: f32[2, 3] user "x"
     %t: f32[3, 2] strides [1, 3] = aten.t.default(%x)
@@ -203,10 +212,12 @@ TEST(Functionalize, KnowsWhetherReshapeCopies) {
 }
 
 TEST(Functionalize, ShowsTheStatisticsThatNormalisationUpdates) {
-  for (const char* norm : {"batch_norm.default(input=%x, weight=none, bias=none, running_mean=%m, running_var=%v, training=true, "
-                           "momentum=0.25, eps=0.125, cudnn_enabled=false)",
-                           "instance_norm.default(input=%x, weight=none, bias=none, running_mean=%m, running_var=%v, "
-                           "use_input_stats=true, momentum=0.25, eps=0.125, cudnn_enabled=false)"}) {
+  for (const char* norm :
+       {"batch_norm.default(input=%x, weight=none, bias=none, running_mean=%m, running_var=%v, "
+        "training=true, "
+        "momentum=0.25, eps=0.125, cudnn_enabled=false)",
+        "instance_norm.default(input=%x, weight=none, bias=none, running_mean=%m, running_var=%v, "
+        "use_input_stats=true, momentum=0.25, eps=0.125, cudnn_enabled=false)"}) {
     Graph g = expect_equal(fmt::format(R"(graph forward captured {{
     input %m: f32[3] buffer "mean"
     input %v: f32[3] buffer "var"

@@ -1,4 +1,5 @@
-// Programs in the form of torch.export's archive, written here by hand, and every way in which such a file can be damaged.
+// Programs in the form of torch.export's archive, written here by hand, and every way in which such
+// a file can be damaged.
 #include "exporter/pt2.h"
 
 #include <gtest/gtest.h>
@@ -29,66 +30,97 @@ json size(const json& value) {
   return {{"as_expr", {{"expr_str", value}, {"hint", {{"as_int", 4}}}}}};
 }
 
-json tensor(const std::vector<json>& sizes, const std::vector<json>& strides, int dtype = 7, int offset = 0) {
+json tensor(const std::vector<json>& sizes, const std::vector<json>& strides, int dtype = 7,
+            int offset = 0) {
   json s = json::array(), t = json::array();
   for (const json& v : sizes) s.push_back(size(v));
   for (const json& v : strides) t.push_back(size(v));
-  return {{"dtype", dtype}, {"sizes", s}, {"requires_grad", false}, {"device", {{"type", "cpu"}, {"index", nullptr}}},
-          {"strides", t}, {"storage_offset", {{"as_int", offset}}}, {"layout", 7}};
+  return {{"dtype", dtype},
+          {"sizes", s},
+          {"requires_grad", false},
+          {"device", {{"type", "cpu"}, {"index", nullptr}}},
+          {"strides", t},
+          {"storage_offset", {{"as_int", offset}}},
+          {"layout", 7}};
 }
 
 json named(const std::string& name) { return {{"as_tensor", {{"name", name}}}}; }
 
-// forward(x: [s0, 3]): self.count.add_(1); return relu(x @ w.t()) + self.count, x.shape[0]; w is the second half of a storage.
+// forward(x: [s0, 3]): self.count.add_(1); return relu(x @ w.t()) + self.count, x.shape[0]; w is
+// the second half of a storage.
 Records program() {
   const json s0 = "Symbol('s0', positive=True, integer=True)";
-  const std::string frame = "File \"/home/me/project/model.py\", line 12, in forward\n    return torch.relu(x)\n"
-                            "  File \"/venv/lib/python3.11/site-packages/torch/nn/functional.py\", line 99, in relu\n";
-  auto node = [&](const std::string& target, const std::vector<json>& inputs, const std::vector<json>& outputs) {
-    return json{{"target", target}, {"inputs", inputs}, {"outputs", outputs}, {"name", nullptr}, {"is_hop_single_tensor_return", nullptr},
-                {"metadata", {{"stack_trace", frame}, {"nn_module_stack", "L__self__,,model.Net;L__self___fc,fc,torch.nn.Linear"}}}};
+  const std::string frame =
+      "File \"/home/me/project/model.py\", line 12, in forward\n    return torch.relu(x)\n"
+      "  File \"/venv/lib/python3.11/site-packages/torch/nn/functional.py\", line 99, in relu\n";
+  auto node = [&](const std::string& target, const std::vector<json>& inputs,
+                  const std::vector<json>& outputs) {
+    return json{{"target", target},
+                {"inputs", inputs},
+                {"outputs", outputs},
+                {"name", nullptr},
+                {"is_hop_single_tensor_return", nullptr},
+                {"metadata",
+                 {{"stack_trace", frame},
+                  {"nn_module_stack", "L__self__,,model.Net;L__self___fc,fc,torch.nn.Linear"}}}};
   };
-  auto in = [](const std::string& name, const json& arg) { return json{{"name", name}, {"arg", arg}, {"kind", 1}}; };
+  auto in = [](const std::string& name, const json& arg) {
+    return json{{"name", name}, {"arg", arg}, {"kind", 1}};
+  };
   json sym = {{"as_sym_int", {{"as_name", "sym_size_int"}}}};
   json graph = {
       {"inputs", {named("p_w"), named("b_count"), named("x")}},
       {"outputs", {named("add"), sym}},
       {"nodes",
-       {node("torch.ops.aten.add_.Tensor", {in("self", named("b_count")), in("other", {{"as_int", 1}})}, {named("add_")}),
-        node("torch.ops.aten.sym_size.int", {in("self", named("x")), in("dim", {{"as_int", 0}})}, {sym}),
-        node("torch.ops.aten.linear.default", {in("input", named("x")), in("weight", named("p_w"))}, {named("linear")}),
+       {node("torch.ops.aten.add_.Tensor",
+             {in("self", named("b_count")), in("other", {{"as_int", 1}})}, {named("add_")}),
+        node("torch.ops.aten.sym_size.int", {in("self", named("x")), in("dim", {{"as_int", 0}})},
+             {sym}),
+        node("torch.ops.aten.linear.default", {in("input", named("x")), in("weight", named("p_w"))},
+             {named("linear")}),
         node("torch.ops.aten.relu.default", {in("self", named("linear"))}, {named("relu")}),
-        node("torch.ops.aten.add.Tensor", {in("self", named("relu")), in("other", named("b_count"))}, {named("add")})}},
+        node("torch.ops.aten.add.Tensor",
+             {in("self", named("relu")), in("other", named("b_count"))}, {named("add")})}},
       {"tensor_values",
-       {{"p_w", tensor({2, 3}, {3, 1}, 7, 6)}, {"b_count", tensor({}, {})}, {"x", tensor({s0, 3}, {3, 1})}, {"add_", tensor({}, {})},
-        {"linear", tensor({s0, 2}, {2, 1})}, {"relu", tensor({s0, 2}, {2, 1})}, {"add", tensor({s0, 2}, {2, 1})}}},
+       {{"p_w", tensor({2, 3}, {3, 1}, 7, 6)},
+        {"b_count", tensor({}, {})},
+        {"x", tensor({s0, 3}, {3, 1})},
+        {"add_", tensor({}, {})},
+        {"linear", tensor({s0, 2}, {2, 1})},
+        {"relu", tensor({s0, 2}, {2, 1})},
+        {"add", tensor({s0, 2}, {2, 1})}}},
       {"sym_int_values", {{"sym_size_int", size(s0)}}},
       {"sym_bool_values", json::object()},
       {"sym_float_values", json::object()},
       {"custom_obj_values", json::object()},
       {"is_single_tensor_return", false}};
   json leaf = {{"type", nullptr}, {"context", nullptr}, {"children_spec", json::array()}};
-  json spec = {1,
-               {{"type", "builtins.tuple"},
-                {"context", "null"},
-                {"children_spec",
-                 {{{"type", "builtins.tuple"}, {"context", "null"}, {"children_spec", json::array({leaf})}},
-                  {{"type", "builtins.dict"}, {"context", "[]"}, {"children_spec", json::array()}}}}}};
+  json spec = {
+      1,
+      {{"type", "builtins.tuple"},
+       {"context", "null"},
+       {"children_spec",
+        {{{"type", "builtins.tuple"}, {"context", "null"}, {"children_spec", json::array({leaf})}},
+         {{"type", "builtins.dict"}, {"context", "[]"}, {"children_spec", json::array()}}}}}};
   json signature = {
       {"input_specs",
        {{{"parameter", {{"arg", {{"name", "p_w"}}}, {"parameter_name", "fc.weight"}}}},
-        {{"buffer", {{"arg", {{"name", "b_count"}}}, {"buffer_name", "count"}, {"persistent", true}}}},
+        {{"buffer",
+          {{"arg", {{"name", "b_count"}}}, {"buffer_name", "count"}, {"persistent", true}}}},
         {{"user_input", {{"arg", named("x")}}}}}},
-      {"output_specs", {{{"user_output", {{"arg", named("add")}}}}, {{"user_output", {{"arg", sym}}}}}}};
+      {"output_specs",
+       {{{"user_output", {{"arg", named("add")}}}}, {{"user_output", {{"arg", sym}}}}}}};
   json module = {{"graph", graph},
                  {"signature", signature},
                  {"metadata", json::object()},
                  {"treespec_namedtuple_fields", json::object()},
-                 {"module_call_graph",
-                  json::array({{{"fqn", ""},
-                                {"signature",
-                                 {{"inputs", json::array()}, {"outputs", json::array()}, {"in_spec", spec.dump()},
-                                  {"out_spec", ""}, {"forward_arg_names", {"x"}}}}}})}};
+                 {"module_call_graph", json::array({{{"fqn", ""},
+                                                     {"signature",
+                                                      {{"inputs", json::array()},
+                                                       {"outputs", json::array()},
+                                                       {"in_spec", spec.dump()},
+                                                       {"out_spec", ""},
+                                                       {"forward_arg_names", {"x"}}}}}})}};
   json file = {{"graph_module", module},
                {"opset_version", {{"aten", 10}}},
                {"range_constraints", {{"s0", {{"min_val", 2}, {"max_val", nullptr}}}}},
@@ -97,7 +129,10 @@ Records program() {
                {"torch_version", "2.15.0"},
                {"verifiers", {"TRAINING"}}};
   auto payload = [](const std::string& record, bool parameter, const json& meta) {
-    return json{{"path_name", record}, {"is_param", parameter}, {"use_pickle", false}, {"tensor_meta", meta}};
+    return json{{"path_name", record},
+                {"is_param", parameter},
+                {"use_pickle", false},
+                {"tensor_meta", meta}};
   };
   json weights = {{"config",
                    {{"fc.weight", payload("weight_0", true, tensor({2, 3}, {3, 1}, 7, 6))},
@@ -121,7 +156,8 @@ Records program() {
 class Pt2 : public ::testing::Test {
  protected:
   void SetUp() override {
-    path_ = std::filesystem::temp_directory_path() / ("nacre_pt2_test_" + std::to_string(::getpid()) + ".pt2");
+    path_ = std::filesystem::temp_directory_path() /
+            ("nacre_pt2_test_" + std::to_string(::getpid()) + ".pt2");
   }
   void TearDown() override { std::filesystem::remove(path_); }
 
@@ -139,7 +175,8 @@ class Pt2 : public ::testing::Test {
     ASSERT_EQ(zip_close(archive), 0);
   }
   void write_raw(const std::string& bytes) {
-    std::ofstream(path_, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(path_, std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
   // The kind and message of the error that loading ends with.
   std::pair<ErrorKind, std::string> error() {
@@ -194,7 +231,8 @@ TEST_F(Pt2, RunsWhatItRead) {
   HostTensor x = make_tensor(NACRE_f32, {2, 3}, &bytes);
   for (int i = 0; i < 6; ++i) reinterpret_cast<float*>(bytes)[i] = static_cast<float>(i);
   auto results = run_eager(p.graph, p.weights, {x}, false);
-  // [0 1 2] . [-2 -1 0] = -1, . [1 2 3] = 8; [3 4 5] . = -10, 26; relu, and the counter's 1 is added.
+  // [0 1 2] . [-2 -1 0] = -1, . [1 2 3] = 8; [3 4 5] . = -10, 26; relu, and the counter's 1 is
+  // added.
   EXPECT_EQ(results[0].as<float>()[0], 1);
   EXPECT_EQ(results[0].as<float>()[1], 9);
   EXPECT_EQ(results[0].as<float>()[2], 1);
@@ -218,8 +256,9 @@ TEST_F(Pt2, RefusesWhatIsNoArchive) {
 }
 
 TEST_F(Pt2, NamesTheRecordThatIsMissing) {
-  for (const char* record : {"models/model.json", "data/weights/model_weights_config.json", "data/weights/weight_0",
-                             "data/constants/model_constants_config.json"}) {
+  for (const char* record :
+       {"models/model.json", "data/weights/model_weights_config.json", "data/weights/weight_0",
+        "data/constants/model_constants_config.json"}) {
     Records records = program();
     records.erase(record);
     write(records);
@@ -242,7 +281,8 @@ TEST_F(Pt2, RefusesWeightsThatReachBeyondTheirRecord) {
   EXPECT_EQ(error().first, ErrorKind::user);
   records = program();
   json config = json::parse(records["data/weights/model_weights_config.json"]);
-  config["config"]["fc.weight"]["tensor_meta"]["storage_offset"]["as_int"] = std::numeric_limits<int64_t>::max() - 3;
+  config["config"]["fc.weight"]["tensor_meta"]["storage_offset"]["as_int"] =
+      std::numeric_limits<int64_t>::max() - 3;
   records["data/weights/model_weights_config.json"] = config.dump();
   write(records);
   EXPECT_EQ(error().first, ErrorKind::user);
@@ -255,15 +295,26 @@ TEST_F(Pt2, RefusesGraphsThatMakeNoSense) {
       [&](json& f) { graph(f).erase("nodes"); },
       [&](json& f) { graph(f)["nodes"][3]["inputs"][0]["arg"]["as_tensor"]["name"] = "nothing"; },
       [&](json& f) { std::swap(graph(f)["nodes"][2], graph(f)["nodes"][3]); },
-      [&](json& f) { graph(f)["tensor_values"]["relu"]["sizes"][0] = {{"as_int", -4}}; },
+      [&](json& f) {
+        graph(f)["tensor_values"]["relu"]["sizes"][0] = {{"as_int", -4}};
+      },
       [&](json& f) { graph(f)["tensor_values"]["relu"]["dtype"] = 99; },
       [&](json& f) { graph(f)["tensor_values"]["relu"]["strides"] = json::array(); },
       [&](json& f) { graph(f)["tensor_values"].erase("linear"); },
-      [&](json& f) { graph(f)["tensor_values"]["x"]["sizes"][0]["as_expr"]["expr_str"] = "Mul(Symbol('s0'"; },
-      [&](json& f) { graph(f)["tensor_values"]["p_w"]["sizes"][0] = {{"as_int", 5}}; },
+      [&](json& f) {
+        graph(f)["tensor_values"]["x"]["sizes"][0]["as_expr"]["expr_str"] = "Mul(Symbol('s0'";
+      },
+      [&](json& f) {
+        graph(f)["tensor_values"]["p_w"]["sizes"][0] = {{"as_int", 5}};
+      },
       [&](json& f) { graph(f)["nodes"] = "none"; },
-      [&](json& f) { f["graph_module"]["signature"]["output_specs"][0]["user_output"]["arg"]["as_tensor"]["name"] = "gone"; },
-      [&](json& f) { f["range_constraints"]["s0"]["min_val"] = 100, f["range_constraints"]["s0"]["max_val"] = 3; },
+      [&](json& f) {
+        f["graph_module"]["signature"]["output_specs"][0]["user_output"]["arg"]["as_tensor"]
+         ["name"] = "gone";
+      },
+      [&](json& f) {
+        f["range_constraints"]["s0"]["min_val"] = 100, f["range_constraints"]["s0"]["max_val"] = 3;
+      },
       [&](json& f) { f.erase("schema_version"); },
   };
   int number = 0;
@@ -275,7 +326,9 @@ TEST_F(Pt2, RefusesGraphsThatMakeNoSense) {
 }
 
 TEST_F(Pt2, SaysWhichOperatorItDoesNotHave) {
-  auto [kind, text] = error_of([](json& f) { f["graph_module"]["graph"]["nodes"][3]["target"] = "torch.ops.mine.frob.default"; });
+  auto [kind, text] = error_of([](json& f) {
+    f["graph_module"]["graph"]["nodes"][3]["target"] = "torch.ops.mine.frob.default";
+  });
   EXPECT_EQ(kind, ErrorKind::unsupported);
   EXPECT_NE(text.find("model.py:12"), std::string::npos) << text;
   EXPECT_NE(text.find("mine.frob.default"), std::string::npos) << text;
@@ -291,9 +344,12 @@ TEST_F(Pt2, NeverCrashesOnTruncatedOrFlippedFiles) {
   std::mt19937 random(7);
   for (int i = 0; i < 100; ++i) {
     std::string damaged = whole;
-    for (int k = 0; k < 3; ++k) damaged[random() % damaged.size()] ^= static_cast<char>(1u << (random() % 8));
+    for (int k = 0; k < 3; ++k)
+      damaged[random() % damaged.size()] ^= static_cast<char>(1u << (random() % 8));
     write_raw(damaged);
-    EXPECT_NE(error().first, ErrorKind::environment);  // an error of the user, or none where the flip does not matter
+    EXPECT_NE(
+        error().first,
+        ErrorKind::environment);  // an error of the user, or none where the flip does not matter
   }
 }
 
