@@ -148,6 +148,7 @@ LoopProgram fuse(LoopProgram program) {
     changed |= each_group(state, [&](int g) { return join_consumer(state, g, Joining::to_results); });
     changed |= each_group(state, [&](int g) { return join_consumer(state, g, Joining::only_consumers); });
     changed |= each_group(state, [&](int g) { return inline_producer(state, g); });
+    changed |= each_group(state, [&](int g) { return feed_contraction(state, g); });
     if (changed) continue;
     if (each_group(state, [&](int g) { return join_consumer(state, g, Joining::always); })) continue;
     if (!merge_all_sideways(state)) break;

@@ -264,6 +264,110 @@ bool inline_producer(FusionState& state, int p) {
   return true;
 }
 
+// ---- Into contractions.
+
+namespace {
+
+struct Scaled {
+  Scalar load;
+  std::optional<double> factor;
+};
+
+// The producer's code as a load, times a constant perhaps.
+std::optional<Scaled> scaled_load(const Nest& nest, int value) {
+  const Scalar& s = nest.code[static_cast<size_t>(value)];
+  if (s.op == ScalarOp::load && s.when.empty() && is_free_of_scalars(s.at)) return Scaled{s, std::nullopt};
+  if (s.op != ScalarOp::pointwise || s.prim != "mul" || type_class(s.dtype) != 'f') return std::nullopt;
+  for (size_t i : {0u, 1u}) {
+    const Scalar &load = nest.code[static_cast<size_t>(s.operands[i])], &factor = nest.code[static_cast<size_t>(s.operands[1 - i])];
+    if (load.op == ScalarOp::load && load.when.empty() && is_free_of_scalars(load.at) && factor.op == ScalarOp::constant)
+      return Scaled{load, factor.number};
+  }
+  return std::nullopt;
+}
+
+bool operand_fits(const FusionState& state, const Contraction& c, size_t operand) {
+  const Operand& o = c.operands[operand];
+  switch (c.kind) {
+    case ContractionKind::conv:
+    case ContractionKind::conv_transpose:
+      return dims_are_apart(o.at, c.operand_loops[operand]);
+    case ContractionKind::matmul: {
+      Simplifier simplify = loop_facts(state.program, {}, c.loops);
+      const size_t batch = c.loops.size() - 3;
+      return address_is_affine(state.buffer(o.buffer), o.at,
+                               {c.loops[operand == 0 ? batch : batch + 1].name, c.loops[batch + 2].name}, c.loops, simplify);
+    }
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool feed_contraction(FusionState& state, int p) {
+  const Group& producer = state[p];
+  if (!is_pointwise(producer) || producer.nests[0].stores.size() != 1) return false;
+  const Nest& nest = producer.nests[0];
+  const Store& store = nest.stores[0];
+  const BufferId b = store.buffer;
+  if (state.buffer(b).kind != BufferKind::temporary || state.leaves(b) || state.producer(b) != p) return false;
+  if (!is_permutation(store.at, nest.loops, state.buffer(b).shape)) return false;
+  const std::optional<Scaled> scaled = scaled_load(nest, store.value);
+  if (!scaled || state.buffer(scaled->load.buffer).dtype != state.buffer(b).dtype) return false;
+  const std::set<int> readers = state.readers(b);
+  std::vector<std::pair<int, Group>> changes;
+  for (int r : readers) {
+    if (r < p || !state[r].contraction) return false;
+    auto w = state.writers(scaled->load.buffer).upper_bound(p);
+    if (w != state.writers(scaled->load.buffer).end() && *w <= r) return false;
+    Group changed = state[r];
+    Contraction& c = *changed.contraction;
+    double factor = 1;
+    for (size_t i = 0; i < c.operands.size(); ++i) {
+      Operand& o = c.operands[i];
+      if (o.buffer != b) continue;
+      if (c.kind != ContractionKind::matmul && c.kind != ContractionKind::conv && c.kind != ContractionKind::conv_transpose)
+        return false;
+      std::map<std::string, Expr> values;
+      for (const LoopVar& loop : nest.loops) values[loop.name] = 0;
+      for (size_t d = 0; d < store.at.size(); ++d)
+        if (store.at[d].op() == ExprOp::symbol) values[store.at[d].name()] = o.at[d];
+      Simplifier simplify = loop_facts(state.program, {}, c.operand_loops.empty() ? c.loops : c.operand_loops[i]);
+      Operand direct;
+      direct.buffer = scaled->load.buffer;
+      for (const Expr& e : scaled->load.at) direct.at.push_back(simplify(e.substitute(values)));
+      o = std::move(direct);
+      if (!operand_fits(state, c, i)) return false;
+      factor *= scaled->factor.value_or(1);
+    }
+    for (const Nest& n : changed.nests)
+      for (const Scalar& s : n.code)
+        if (s.op == ScalarOp::load && s.buffer == b) return false;
+    if (scaled->factor) {
+      Nest& epilogue = changed.nests[0];
+      const std::vector<Scalar> old = std::move(epilogue.code);
+      epilogue.code.clear();
+      CodeBuilder code(epilogue.code);
+      std::vector<int> numbers;
+      for (const Scalar& s : old) {
+        Scalar copy = s;
+        renumber(copy, numbers);
+        int id = code.add(std::move(copy));
+        if (s.op == ScalarOp::accumulator)
+          id = code.pointwise("mul", {id, code.constant(factor, s.dtype)}, nest.code[static_cast<size_t>(store.value)].where);
+        numbers.push_back(id);
+      }
+      for (Store& s : epilogue.stores) renumber(s, numbers);
+    }
+    changes.emplace_back(r, std::move(changed));
+  }
+  if (changes.empty()) return false;
+  for (auto& [r, group] : changes) state.replace(r, std::move(group));
+  state.kill(p);
+  return true;
+}
+
 // ---- Joining.
 
 namespace {

@@ -16,6 +16,10 @@ bool rename_copy(FusionState& state, int copy);
 //   %t[i] = exp %x[i];  %y[i, j] = add %t[i] %b[j]      ->  %y[i, j] = add (exp %x[i]) %b[j]
 bool inline_producer(FusionState& state, int producer);
 
+// A contraction reads through a copy to its source; a constant factor of an operand multiplies the result instead.
+//   %t[i, k] = mul %x[i, k] 0.125;  %y = matmul %t %z   ->  %y = mul (matmul %x %z) 0.125
+bool feed_contraction(FusionState& state, int producer);
+
 // The same where joining (below) would only add a result to store: the producer is cheap, its one reader could compute it from
 // what is stored for others anyway.
 //   %t = matmul ...;  %s[i] = mul %t[i] %t[i];  %m = reduce sum %s[i]   ->  %m = reduce sum (mul %t[i] %t[i])

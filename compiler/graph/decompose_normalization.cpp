@@ -1,8 +1,8 @@
 // Normalisation and softmax. Statistics and the result are computed in compute_type and rounded
 // once.
 //
-// Batch norm with running statistics becomes x * scale + shift, where scale and shift are small
-// subgraphs of the parameters alone: constant work that is folded later.
+// Batch norm with running statistics becomes (x - mean) * scale + bias, where scale is a small
+// subgraph of the parameters alone: constant work that is folded later.
 #include <cmath>
 #include <limits>
 
@@ -75,7 +75,8 @@ Parameters parameters(Call& c, nacre_dtype wide) {
   return p;
 }
 
-// Not x * scale + (bias - mean * scale): where a channel hardly varies, the scale is large, and the two products cancel.
+// Not x * scale + (bias - mean * scale): where a channel hardly varies, the scale is large, and the
+// two products cancel.
 Tensor scale_and_shift(const Tensor& x, const Tensor& average, const Tensor& inverse,
                        const Parameters& p) {
   Tensor scale = p.weight ? p.weight * inverse : inverse;

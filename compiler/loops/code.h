@@ -107,6 +107,16 @@ std::vector<bool> under_reduction(const Nest& nest);
 std::set<BufferId> buffers_read(const Group& group);
 std::set<BufferId> buffers_written(const Group& group);
 
+// ---- Operands of contractions: what code generation can address (lower.h).
+
+// Affine in each of `vars`, with a stride that no loop variable occurs in.
+bool is_affine(const Expr& e, const std::vector<std::string>& vars, const std::vector<LoopVar>& loops, Simplifier& simplify);
+// For matmul and attention: each index is, or the address in C order.
+bool address_is_affine(const Buffer& buffer, const std::vector<Expr>& at, const std::vector<std::string>& vars,
+                       const std::vector<LoopVar>& loops, Simplifier& simplify);
+// For the others: each index is affine in one variable of its own, and all of them occur.
+bool dims_are_apart(const std::vector<Expr>& at, const std::vector<LoopVar>& loops);
+
 // A name not in `taken`: base, base_1, ...
 std::string unique_name(const std::string& base, const std::set<std::string>& taken);
 

@@ -6,18 +6,7 @@
 #include "compiler/support/error.h"
 
 namespace nacre {
-namespace {
-
-// The address of buffer[at] in C order.
-Expr linear(const Buffer& buffer, const std::vector<Expr>& at) {
-  Expr sum = 0;
-  for (size_t i = 0; i < at.size(); ++i) sum = sum * buffer.shape[i] + at[i];
-  return sum;
-}
-
-// True if `e` is affine in each of `vars`, with a stride that no loop variable occurs in.
-bool is_affine(const Expr& e, const std::vector<std::string>& vars, const std::vector<LoopVar>& loops,
-               Simplifier& simplify) {
+bool is_affine(const Expr& e, const std::vector<std::string>& vars, const std::vector<LoopVar>& loops, Simplifier& simplify) {
   const std::set<std::string> used = e.symbols();
   for (const std::string& var : vars) {
     if (!used.contains(var)) continue;
@@ -29,7 +18,33 @@ bool is_affine(const Expr& e, const std::vector<std::string>& vars, const std::v
   return true;
 }
 
-}  // namespace
+bool address_is_affine(const Buffer& buffer, const std::vector<Expr>& at, const std::vector<std::string>& vars,
+                       const std::vector<LoopVar>& loops, Simplifier& simplify) {
+  if (std::all_of(at.begin(), at.end(), [&](const Expr& e) { return is_affine(e, vars, loops, simplify); })) return true;
+  Expr address = 0;
+  for (size_t i = 0; i < at.size(); ++i) address = address * buffer.shape[i] + at[i];
+  return is_affine(simplify(address), vars, loops, simplify);
+}
+
+bool dims_are_apart(const std::vector<Expr>& at, const std::vector<LoopVar>& loops) {
+  std::set<std::string> used;
+  for (const Expr& e : at) {
+    if (e.constant()) continue;
+    std::string variable;
+    const std::set<std::string> symbols = e.symbols();
+    for (const LoopVar& loop : loops) {
+      if (!symbols.contains(loop.name)) continue;
+      if (!variable.empty()) return false;
+      variable = loop.name;
+    }
+    if (variable.empty()) continue;
+    if (!used.insert(variable).second) return false;
+    const Expr step = e.substitute({{variable, Expr::symbol(variable) + 1}}) - e;
+    if (step.symbols().contains(variable)) return false;
+  }
+  // No element stands for several.
+  return std::all_of(loops.begin(), loops.end(), [&](const LoopVar& l) { return l.extent.is(1) || used.contains(l.name); });
+}
 
 Operand Lowering::operand(ValueId value, const std::vector<Expr>& index, const std::vector<LoopVar>& loops,
                           const std::vector<std::string>& vars) {
@@ -47,9 +62,7 @@ Operand Lowering::operand(ValueId value, const std::vector<Expr>& index, const s
   const View& v = view(value);
   if (v.buffer >= 0 && v.when.empty()) {
     Operand o = resolve(v);
-    const bool by_dim = std::all_of(o.at.begin(), o.at.end(),
-                                    [&](const Expr& e) { return is_affine(e, vars, loops, simplify); });
-    if (by_dim || is_affine(simplify(linear(program_[v.buffer], o.at)), vars, loops, simplify)) return o;
+    if (address_is_affine(program_[v.buffer], o.at, vars, loops, simplify)) return o;
   }
   return resolve(materialised(value));
 }
@@ -62,29 +75,18 @@ Operand Lowering::dim_operand(ValueId value, const std::string& prefix, std::vec
     loops.push_back({prefix + std::to_string(i), shape[i]});
     values.emplace(dim_symbol(i).name(), shape[i].is(1) ? Expr(0) : Expr::symbol(loops.back().name));
   }
-  // Each dim of the buffer: affine in one variable, a variable of its own.
-  auto fits = [&](const View& v) {
-    if (v.buffer < 0 || !v.when.empty()) return false;
-    std::set<std::string> used;
-    for (const Expr& e : v.at) {
-      std::set<std::string> dims;
-      for (const std::string& s : e.symbols())
-        if (values.contains(s)) dims.insert(s);
-      if (dims.empty()) continue;
-      if (dims.size() > 1 || !used.insert(*dims.begin()).second) return false;
-      const Expr d = Expr::symbol(*dims.begin());
-      const Expr step = e.substitute({{d.name(), d + 1}}) - e;
-      if (step.symbols().contains(d.name())) return false;
-    }
-    for (size_t i = 0; i < shape.size(); ++i)  // no element stands for several
-      if (!shape[i].is(1) && !used.contains(dim_symbol(i).name())) return false;
-    return true;
+  const auto resolve = [&](const View& v) {
+    Operand o;
+    o.buffer = v.buffer;
+    for (const Expr& e : v.at) o.at.push_back(e.substitute(values));
+    return o;
   };
-  const View& v = fits(view(value)) ? view(value) : materialised(value);
-  Operand o;
-  o.buffer = v.buffer;
-  for (const Expr& e : v.at) o.at.push_back(e.substitute(values));
-  return o;
+  const View& v = view(value);
+  if (v.buffer >= 0 && v.when.empty()) {
+    Operand o = resolve(v);
+    if (dims_are_apart(o.at, loops)) return o;
+  }
+  return resolve(materialised(value));
 }
 
 void Lowering::add_contraction(const Node& node, const std::string& name, Contraction contraction) {

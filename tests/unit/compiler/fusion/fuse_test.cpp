@@ -156,6 +156,17 @@ TEST_F(Fuse, PermutesWhenItStores) {
   EXPECT_EQ(p.groups.size(), 2u) << print(p);
 }
 
+TEST_F(Fuse, ScalesTheProductRatherThanItsOperand) {
+  const ValueId x = input("x", {2, 10, 64}), k = input("k", {2, 4, 8, 10});
+  const ValueId heads = b.permute(b.reshape(x, {2, 10, 4, 16}), {0, 2, 1, 3});
+  const ValueId q = b.slice(heads, 3, 0, 8);
+  const ValueId y = b.matmul(b.mul(q, b.full_like(q, 0.125)), k);
+  output(b.add(y, b.full_like(y, 1)));
+  const LoopProgram p = fused();
+  ASSERT_EQ(p.groups.size(), 1u) << print(p);
+  EXPECT_EQ(p.groups[0].nests[0].code[1].number, 0.125) << print(p);
+}
+
 TEST_F(Fuse, UpdatesAStateInPlace) {
   const ValueId state = input("state", {4, 8}, InputKind::buffer), x = input("x", {4, 8});
   const ValueId next = b.add(b.mul(state, b.full_like(state, 0.9)), x);

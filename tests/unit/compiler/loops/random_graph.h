@@ -293,7 +293,9 @@ class RandomGraph {
         std::vector<Expr> rows = b.shape(x);
         Expr m = 1;
         for (size_t i = 0; i + 1 < rows.size(); ++i) m = m * rows[i];
-        ValueId y = b.matmul(b.reshape(x, {m, k}), w);
+        ValueId a = b.reshape(x, {m, k});
+        if (pick(2)) a = b.mul(a, b.full_like(a, 0.5));
+        ValueId y = b.matmul(a, w);
         rows.back() = 5;
         y = b.reshape(y, rows);
         if (pick(2)) y = b.tanh(y);
