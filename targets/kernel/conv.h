@@ -11,7 +11,7 @@
 //
 //   conv_planar<NV>(Conv{...}, i64 sc, in, weights, scratch, thread, threads, epilogue)
 //     the same for an input whose channels lie apart (element at n * sn + c * sc + y * sh + x * sw): first layers, few
-//     channels. groups must be 1. scratch: conv_planar_scratch(ic, w, kh, kw, stride_h, stride_w, dilation_h, dilation_w, ow)
+//     channels. groups must be 1. scratch: conv_planar_scratch(ic, kh, kw, stride_h, stride_w, dilation_h, dilation_w, oh, ow)
 //
 //   conv_transposed<NV>(Conv{...}, in, weights, scratch, thread, threads, epilogue)
 //     out(n, y, x, o) = sum of in(n, (y + pad - ky) / stride, ..., c) * w(c, o, ky, kx) where the division has no rest.
@@ -91,8 +91,14 @@ inline constexpr bool constant_zero = false;
 template <>
 inline constexpr bool constant_zero<C<0>> = true;
 template <class S>
+inline constexpr bool single_image = false;
+template <class... Sizes>
+inline constexpr bool single_image<Conv<C<1>, Sizes...>> = true;
+
+template <class S>
 NACRE_INLINE Pixel pixel_at(const S& s, i64 index) {
   const i64 row = index / s.ow;
+  if constexpr (single_image<S>) return {0, row, index % s.ow};
   return {row / s.oh, row % s.oh, index % s.ow};
 }
 template <class S>
@@ -100,6 +106,7 @@ NACRE_INLINE void next(const S& s, Pixel& p) {
   const bool row_end = ++p.x == s.ow;
   p.x = row_end ? 0 : p.x;
   p.y += row_end;
+  if constexpr (single_image<S>) return;
   const bool image_end = p.y == s.oh;
   p.y = image_end ? 0 : p.y;
   p.n += image_end;
@@ -228,24 +235,47 @@ NACRE_INLINE void conv(const S& s, const float* in, const float* weights, float*
 
 // Output rows that are made from one band of copied input rows.
 NACRE_INLINE constexpr i64 planar_band(i64 ic, i64 kh, i64 kw, i64 stride_h, i64 stride_w, i64 dilation_h,
-                                       i64 dilation_w, i64 ow) {
+                                       i64 dilation_w, i64 oh, i64 ow) {
   const i64 row = ((ow - 1) * stride_w + (kw - 1) * dilation_w + 1) * ic;
   const i64 rows = NACRE_L2_BYTES / 4 / 8 / imax(1, row);
-  return imax(1, imin(16, (rows - (kh - 1) * dilation_h - 1) / imax(1, stride_h) + 1));
+  const i64 most = imax(1, imin(16, (rows - (kh - 1) * dilation_h - 1) / imax(1, stride_h) + 1));
+  // Bands of one height, if that costs little.
+  for (i64 band = imin(most, oh); 2 * band > most; --band) {
+    if (oh % band == 0) return band;
+  }
+  return most;
 }
 NACRE_INLINE constexpr i64 conv_planar_scratch(i64 ic, i64 kh, i64 kw, i64 stride_h, i64 stride_w, i64 dilation_h,
-                                               i64 dilation_w, i64 ow) {
-  const i64 band = planar_band(ic, kh, kw, stride_h, stride_w, dilation_h, dilation_w, ow);
+                                               i64 dilation_w, i64 oh, i64 ow) {
+  const i64 band = planar_band(ic, kh, kw, stride_h, stride_w, dilation_h, dilation_w, oh, ow);
   return round_up(((ow - 1) * stride_w + (kw - 1) * dilation_w + 1) * ic *
                       ((band - 1) * stride_h + (kh - 1) * dilation_h + 1),
                   16) +
          16;
 }
 
+namespace detail {
+
+// The height of all bands, if it is one and known; else 0.
+template <class B, class H, class W, class IC, class OC, class G, class KH, class KW, class StrideH, class StrideW,
+          class PadH, class PadW, class DilationH, class DilationW, class OH, class OW, class... Rest>
+NACRE_INLINE constexpr auto whole_bands(const Conv<B, H, W, IC, OC, G, KH, KW, StrideH, StrideW, PadH, PadW, DilationH,
+                                                   DilationW, OH, OW, Rest...>&) {
+  if constexpr (all_constant<IC, KH, KW, StrideH, StrideW, DilationH, DilationW, OH, OW>) {
+    constexpr i64 band = planar_band(IC::value, KH::value, KW::value, StrideH::value, StrideW::value, DilationH::value,
+                                     DilationW::value, OH::value, OW::value);
+    return C<OH::value % band == 0 ? band : 0>{};
+  } else {
+    return C<0>{};
+  }
+}
+
+}  // namespace detail
+
 template <int NV, class S, class Epilogue>
 NACRE_INLINE void conv_planar(const S& s, i64 sc, const float* __restrict in, const float* __restrict weights,
                               float* __restrict scratch, int thread, int threads, Epilogue epilogue) {
-  const i64 band = planar_band(s.ic, s.kh, s.kw, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.ow);
+  const i64 band = planar_band(s.ic, s.kh, s.kw, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.oh, s.ow);
   const auto width = detail::reach(s.ow, s.stride_w, s.kw, s.dilation_w);
   const auto pitch = detail::times(width, s.ic);
   const i64 bands = ceil_div(s.oh, band);
@@ -269,28 +299,36 @@ NACRE_INLINE void conv_planar(const S& s, i64 sc, const float* __restrict in, co
         NACRE_UNROLL4 for (i64 x = left; x < right; ++x) to[x * s.ic + c] = from[x * s.sw];
       }
     }
-    const Conv whole{.batch = C<1>{},
-                     .h = rows,
-                     .w = width,
-                     .ic = s.ic,
-                     .oc = s.oc,
-                     .groups = C<1>{},
-                     .kh = s.kh,
-                     .kw = s.kw,
-                     .stride_h = s.stride_h,
-                     .stride_w = s.stride_w,
-                     .pad_h = C<0>{},
-                     .pad_w = C<0>{},
-                     .dilation_h = s.dilation_h,
-                     .dilation_w = s.dilation_w,
-                     .oh = y_end - y_begin,
-                     .ow = s.ow,
-                     .sn = i64{0},
-                     .sh = pitch,
-                     .sw = s.ic};
-    detail::conv_groups<NV>(whole, scratch, weights, scratch, 0, 1,
-                            [&](i64, i64 y, i64 x, i64 c, vf value, int lanes)
-                                NACRE_LAMBDA { epilogue(n, y_begin + y, x, c, value, lanes); });
+    auto run = [&](auto height) NACRE_LAMBDA {
+      const Conv whole{.batch = C<1>{},
+                       .h = rows,
+                       .w = width,
+                       .ic = s.ic,
+                       .oc = s.oc,
+                       .groups = C<1>{},
+                       .kh = s.kh,
+                       .kw = s.kw,
+                       .stride_h = s.stride_h,
+                       .stride_w = s.stride_w,
+                       .pad_h = C<0>{},
+                       .pad_w = C<0>{},
+                       .dilation_h = s.dilation_h,
+                       .dilation_w = s.dilation_w,
+                       .oh = height,
+                       .ow = s.ow,
+                       .sn = i64{0},
+                       .sh = pitch,
+                       .sw = s.ic};
+      detail::conv_groups<NV>(whole, scratch, weights, scratch, 0, 1,
+                              [&](i64, i64 y, i64 x, i64 c, vf value, int lanes)
+                                  NACRE_LAMBDA { epilogue(n, y_begin + y, x, c, value, lanes); });
+    };
+    using Whole = decltype(detail::whole_bands(s));
+    if constexpr (Whole::value > 0) {
+      run(Whole{});
+    } else {
+      run(i64{y_end - y_begin});
+    }
   }
 }
 

@@ -100,6 +100,13 @@ struct Tile {
   }
   template <class K, class SKA, class LDB, class F>
   NACRE_MEMBER void steps(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k, F every_fourth) {
+    if constexpr (is_constant<K>::value) {
+      if constexpr (K::value <= 24) {  // a row of a small filter
+        every_fourth();
+        NACRE_UNROLL for (i64 l = 0; l < K::value; ++l) step(a, ska, b, ldb, l);
+        return;
+      }
+    }
     const i64 whole = k / 4 * 4;
     NACRE_ROLLED for (i64 l = 0; l < whole; l += 4) {
       every_fourth();

@@ -249,7 +249,7 @@ extern "C" const KernelTable NACRE_TABLE = {
     },
     [](const ConvCall& c) { return conv_scratch(c.ic); },
     [](const ConvCall& c) {
-      return conv_planar_scratch(c.ic, c.kh, c.kw, c.stride_h, c.stride_w, c.dilation_h, c.dilation_w, c.ow);
+      return conv_planar_scratch(c.ic, c.kh, c.kw, c.stride_h, c.stride_w, c.dilation_h, c.dilation_w, c.oh, c.ow);
     },
     [](const AttentionCall& a) { return attention_scratch(a.s, a.t, a.d, a.e); },
     gemm_any,
