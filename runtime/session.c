@@ -163,7 +163,7 @@ static nacre_status ensure_arena(nacre_session* s) {
 
 nacre_status nacre_session_prepare(nacre_session* session, uint32_t entry,
                                    const nacre_tensor* inputs, uint32_t input_count) {
-  bool changed;
+  bool changed = false;
   nacre_status status = nacre_bind(session, entry, inputs, input_count, &changed);
   // Addresses are left to the run; it must not take those of other shapes for valid.
   if (changed || status) session->addresses_valid = false;

@@ -25,7 +25,7 @@ class Aligned {
  public:
   explicit Aligned(std::span<const uint8_t> bytes) : size_(bytes.size()) {
     data_ = static_cast<uint8_t*>(::operator new(size_ ? size_ : 1, std::align_val_t(64)));
-    std::memcpy(data_, bytes.data(), size_);
+    if (size_) std::memcpy(data_, bytes.data(), size_);
   }
   Aligned(const Aligned&) = delete;
   Aligned& operator=(const Aligned&) = delete;

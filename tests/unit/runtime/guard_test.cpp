@@ -51,7 +51,7 @@ TEST(Guard, BadArgumentsAreNotMisses) {
   Opened opened(scale_artifact());
   EXPECT_EQ(prepare(opened, {-2, 4}).status, NACRE_BAD_ARGUMENT);
   EXPECT_EQ(prepare(opened, std::vector<int64_t>(17, 1)).status, NACRE_BAD_ARGUMENT);
-  EXPECT_EQ(prepare(opened, {4, 4}, static_cast<nacre_dtype>(77)).status, NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(prepare(opened, {4, 4}, static_cast<nacre_dtype>(31)).status, NACRE_BAD_ARGUMENT);
   EXPECT_EQ(prepare(opened, {INT64_MAX, 4}).status, NACRE_BAD_ARGUMENT);
   EXPECT_EQ(nacre_session_prepare(opened.session, 0, nullptr, 0), NACRE_BAD_ARGUMENT);
   EXPECT_EQ(opened.message(), "'forward' takes 1 inputs, not 0");
