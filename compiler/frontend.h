@@ -8,11 +8,24 @@
 
 namespace nacre {
 
+// An example of an argument, for programs that do not hold their sample inputs.
+struct Example {
+  enum class Kind { none, tensor, integer, floating, boolean, sequence };
+  Kind kind = Kind::none;
+  HostTensor tensor;
+  int64_t integer = 0;  // of a boolean too
+  double floating = 0;
+  std::vector<Example> items;  // of a tuple or list
+};
+
 struct Frontend {
   int version;  // kFrontendVersion of the build; the tool refuses another
   // Reads a .pt2 archive into the captured graph with its weights and sample inputs.
   // Error{user} for a damaged or foreign file, Error{environment} for an unreadable path.
   Program (*load_pt2)(const std::string& path);
+  // A file of torch.jit.save, traced with the examples (exporter/torchscript.h).
+  bool (*is_torchscript)(const std::string& path);
+  Program (*load_torchscript)(const std::string& path, const std::string& method, const std::vector<Example>& examples);
   // In-place operators and views made pure; mutated buffers and inputs become outputs.
   Graph (*functionalize)(const Graph& captured);
   // The oracle: runs a graph of any level, operator by operator, on libtorch. `inputs` are the user inputs in order;
@@ -20,10 +33,9 @@ struct Frontend {
   // (user outputs and mutations).
   std::vector<HostTensor> (*run_eager)(const Graph& graph, const std::map<std::string, HostTensor>& weights,
                                        const std::vector<HostTensor>& inputs, bool double_precision);
-  // Milliseconds of each of `runs` eager runs of the captured graph on `threads` threads (for examples and reports).
 };
 
-inline constexpr int kFrontendVersion = 1;
+inline constexpr int kFrontendVersion = 2;
 
 }  // namespace nacre
 

@@ -6,6 +6,7 @@
 #include <c10/core/Layout.h>
 #include <c10/core/MemoryFormat.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "compiler/graph/text.h"
@@ -139,6 +140,12 @@ namespace {
           parameter.name(), node.op, parameter.real_type()->str());
 }
 
+constexpr std::pair<const char*, c10::MemoryFormat> kMemoryFormats[] = {
+    {"contiguous_format", c10::MemoryFormat::Contiguous},
+    {"channels_last", c10::MemoryFormat::ChannelsLast},
+    {"channels_last_3d", c10::MemoryFormat::ChannelsLast3d},
+    {"preserve_format", c10::MemoryFormat::Preserve}};
+
 struct Converter {
   const Node& node;
   const c10::Argument& parameter;
@@ -198,10 +205,7 @@ c10::IValue Converter::convert(const Argument& a, const c10::TypePtr& type) cons
   }
   if (kind == TypeKind::MemoryFormatType) {
     if (auto* k = std::get_if<Keyword>(&a)) {
-      for (auto [name, format] : {std::pair("contiguous_format", c10::MemoryFormat::Contiguous),
-                                  std::pair("channels_last", c10::MemoryFormat::ChannelsLast),
-                                  std::pair("channels_last_3d", c10::MemoryFormat::ChannelsLast3d),
-                                  std::pair("preserve_format", c10::MemoryFormat::Preserve)})
+      for (auto [name, format] : kMemoryFormats)
         if (k->text == name) return static_cast<int64_t>(format);
     }
     mismatch(node, parameter);
@@ -352,6 +356,75 @@ std::vector<c10::IValue> arguments(const Node& node, const c10::FunctionSchema& 
     }
   }
   return result;
+}
+
+Argument to_argument(const c10::IValue& value, const c10::TypePtr& type,
+                     const std::function<ValueId(const at::Tensor&)>& id_of) {
+  using c10::TypeKind;
+  const auto ref = [&](const c10::IValue& v) {
+    return v.isTensor() && v.toTensor().defined() ? ValueRef{id_of(v.toTensor())} : ValueRef{};
+  };
+  if (value.isNone()) return std::monostate{};
+  if (auto optional = type->cast<c10::OptionalType>())
+    return to_argument(value, optional->getElementType(), id_of);
+  if (value.isTensor()) {
+    if (!value.toTensor().defined()) return std::monostate{};
+    return ref(value);
+  }
+  if (value.isInt()) {
+    switch (type->kind()) {
+      case TypeKind::ScalarTypeType:
+        return from_torch(static_cast<c10::ScalarType>(value.toInt()));
+      case TypeKind::LayoutType:
+        return Keyword{"strided"};
+      case TypeKind::MemoryFormatType:
+        for (auto [name, format] : kMemoryFormats)
+          if (static_cast<int64_t>(format) == value.toInt()) return Keyword{name};
+        break;
+      case TypeKind::FloatType:
+        return static_cast<double>(value.toInt());
+      default:
+        return Expr(value.toInt());
+    }
+  }
+  if (value.isDouble()) return value.toDouble();
+  if (value.isBool()) return value.toBool();
+  if (value.isString()) return value.toStringRef();
+  if (value.isDevice()) return Keyword{"cpu"};
+  if (value.isList()) {
+    const auto items = value.toListRef();
+    const auto all = [&](auto is) { return !items.empty() && std::all_of(items.begin(), items.end(), is); };
+    if (all([](const c10::IValue& v) { return v.isTensor() || v.isNone(); })) {
+      std::vector<ValueRef> refs;
+      for (const c10::IValue& v : items) refs.push_back(ref(v));
+      return refs;
+    }
+    if (all([](const c10::IValue& v) { return v.isDouble(); })) {
+      std::vector<double> numbers;
+      for (const c10::IValue& v : items) numbers.push_back(v.toDouble());
+      return numbers;
+    }
+    if (all([](const c10::IValue& v) { return v.isBool(); })) {
+      std::vector<bool> flags;
+      for (const c10::IValue& v : items) flags.push_back(v.toBool());
+      return flags;
+    }
+    if (items.empty() || all([](const c10::IValue& v) { return v.isInt(); })) {
+      std::vector<Expr> numbers;
+      for (const c10::IValue& v : items) numbers.emplace_back(v.toInt());
+      return numbers;
+    }
+  }
+  fail(ErrorKind::unsupported, "an argument of type {} is not supported", value.tagKind());
+}
+
+bool is_default(const c10::IValue& value, const c10::Argument& parameter) {
+  const auto& standard = parameter.default_value();
+  if (!standard) return false;
+  if (value.isNone() || standard->isNone()) return value.isNone() && standard->isNone();
+  if (value.isTensor() || standard->isTensor()) return false;
+  const c10::IValue same = value == *standard;
+  return same.isBool() && same.toBool();
 }
 
 std::vector<c10::IValue> call(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments) {

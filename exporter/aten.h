@@ -44,6 +44,12 @@ struct Environment {
 std::vector<c10::IValue> arguments(const Node& node, const c10::FunctionSchema& schema,
                                    const Environment& environment);
 
+// The other way: an argument of a call as a node holds it. `id_of` knows the value that a tensor is.
+Argument to_argument(const c10::IValue& value, const c10::TypePtr& type,
+                     const std::function<ValueId(const at::Tensor&)>& id_of);
+// Whether `value` is what the schema gives an absent argument.
+bool is_default(const c10::IValue& value, const c10::Argument& parameter);
+
 // Calls through the boxed dispatcher; the results in order, with lists flattened (an undefined
 // tensor is None).
 std::vector<c10::IValue> call(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments);

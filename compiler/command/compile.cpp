@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "compiler/command/exporter.h"
+#include "compiler/command/program.h"
 #include "compiler/command/stages.h"
 #include "compiler/command/verbs.h"
 #include "compiler/graph/text.h"
@@ -26,6 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 struct CompileCommand {
   std::string program;
+  ProgramOptions program_options;
   std::string artifact;
   std::string target = "native";
   std::string dump;
@@ -126,7 +128,7 @@ int compile_command(const CompileCommand& command) {
          folder.string());
 
   progress.show("reading " + command.program, 0, 0);
-  const Program captured = frontend().load_pt2(command.program);
+  const Program captured = load_program(command.program, command.program_options);
   if (options.dump) options.dump("0-captured.ir", print(captured.graph));
   Program functional = captured;
   functional.graph = frontend().functionalize(captured.graph);
@@ -168,9 +170,10 @@ int compile_command(const CompileCommand& command) {
 Action add_compile(CLI::App& app) {
   auto command = std::make_shared<CompileCommand>();
   CLI::App* verb = app.add_subcommand("compile", "make an artifact of a PyTorch program");
-  verb->add_option("program", command->program, "a program that torch.export.save wrote")
+  verb->add_option("program", command->program, "a program that torch.export.save wrote, or TorchScript")
       ->required()
       ->type_name("MODEL.pt2");
+  add_program_options(*verb, command->program_options);
   verb->add_option("-o,--output", command->artifact, "the artifact to write")
       ->required()
       ->type_name("MODEL.nacre");

@@ -126,6 +126,14 @@ std::vector<HostTensor> read_input_archive(const std::filesystem::path& path) {
   return inputs;
 }
 
+HostTensor random_tensor(nacre_dtype dtype, std::vector<std::int64_t> shape, unsigned seed) {
+  std::mt19937 random(seed);
+  std::byte* bytes = nullptr;
+  HostTensor tensor = make_tensor(dtype, std::move(shape), &bytes);
+  fill(bytes, tensor, random);
+  return tensor;
+}
+
 std::vector<HostTensor> random_inputs(const Model& model, std::uint32_t entry,
                                       const std::vector<std::string>& shapes) {
   const std::map<std::uint32_t, Shape> given = parse_shapes(shapes);

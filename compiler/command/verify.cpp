@@ -21,6 +21,7 @@
 #include <optional>
 
 #include "compiler/command/exporter.h"
+#include "compiler/command/program.h"
 #include "compiler/command/stages.h"
 #include "compiler/command/verbs.h"
 #include "compiler/support/error.h"
@@ -39,6 +40,7 @@ struct VerifyOptions {
   unsigned jobs = 0;
   unsigned threads = 1;
   double timeout = 0;
+  ProgramOptions program;
   bool json = false;
   bool no_cache = false;
 };
@@ -63,7 +65,7 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
   try {
     Case the_case = read_case(path);
     verdict.name = the_case.name;
-    Program captured = frontend().load_pt2(the_case.program.string());
+    Program captured = load_program(the_case.program.string(), options.program);
     complete(the_case, captured);
     CompileOptions compile_options;
     compile_options.target = options.target;
@@ -275,6 +277,7 @@ Action add_verify(CLI::App& app) {
           "of inputs and results")
       ->required()
       ->type_name("MODEL.pt2|CASE_DIR");
+  add_program_options(*verb, options->program);
   verb->add_option("--stage", options->stage,
                    "one stage only: captured, functional, primitive, loops or artifact")
       ->type_name("STAGE");

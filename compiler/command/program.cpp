@@ -1,0 +1,113 @@
+#include "compiler/command/program.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "compiler/command/exporter.h"
+#include "compiler/command/inputs.h"
+#include "compiler/support/error.h"
+#include "compiler/support/npy.h"
+
+namespace nacre {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+// `a, (b, c), f32[1,2]` -> its parts outside brackets.
+std::vector<std::string_view> parts_of(std::string_view text) {
+  std::vector<std::string_view> parts;
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    if (i == text.size() || (text[i] == ',' && depth == 0)) {
+      if (const std::string_view part = trimmed(text.substr(begin, i - begin)); !part.empty()) parts.push_back(part);
+      begin = i + 1;
+    } else {
+      depth += text[i] == '(' || text[i] == '[';
+      depth -= text[i] == ')' || text[i] == ']';
+    }
+  }
+  return parts;
+}
+
+template <class Number>
+bool parse_number(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+nacre_dtype dtype_named(std::string_view name) {
+  for (std::uint32_t i = 1; i < NACRE_DTYPE_COUNT; ++i)
+    if (name == nacre_dtype_name(i)) return static_cast<nacre_dtype>(i);
+  return NACRE_DTYPE_NONE;
+}
+
+}  // namespace
+
+Example parse_example(const std::string& given, unsigned seed) {
+  const std::string_view text = trimmed(given);
+  const auto bad = [&](std::string_view why) {
+    fail(ErrorKind::user, "'{}' is no example of an argument ({}): write f32[1,3,224,224], FILE.npy, a number, true, false, none, or (a, b)", given,
+         why);
+  };
+  Example example;
+  using Kind = Example::Kind;
+  if (text.empty()) bad("nothing");
+  if (text == "none") return example;
+  if (text == "true" || text == "false") {
+    example.kind = Kind::boolean;
+    example.integer = text == "true";
+  } else if (parse_number(text, example.integer)) {
+    example.kind = Kind::integer;
+  } else if (parse_number(text, example.floating)) {
+    example.kind = Kind::floating;
+  } else if (text.front() == '(') {
+    if (text.back() != ')') bad("no closing parenthesis");
+    example.kind = Kind::sequence;
+    for (std::string_view part : parts_of(text.substr(1, text.size() - 2)))
+      example.items.push_back(parse_example(std::string(part), ++seed));
+  } else if (text.ends_with(".npy")) {
+    example.kind = Kind::tensor;
+    example.tensor = read_npy(std::string(text));
+  } else {
+    const std::size_t bracket = text.find('[');
+    if (bracket == std::string_view::npos || text.back() != ']') bad("no shape");
+    const nacre_dtype dtype = dtype_named(text.substr(0, bracket));
+    if (dtype == NACRE_DTYPE_NONE) bad("unknown dtype");
+    std::vector<std::int64_t> shape;
+    for (std::string_view part : parts_of(text.substr(bracket + 1, text.size() - bracket - 2))) {
+      shape.push_back(0);
+      if (!parse_number(part, shape.back()) || shape.back() < 0) bad("a size is no number");
+    }
+    example.kind = Kind::tensor;
+    example.tensor = random_tensor(dtype, std::move(shape), seed);
+  }
+  return example;
+}
+
+void add_program_options(CLI::App& verb, ProgramOptions& options) {
+  verb.add_option("--example", options.examples,
+                  "TorchScript: an example of each argument, in order: f32[1,3,224,224], FILE.npy, a number, true, none, (a, b)")
+      ->type_name("EXAMPLE")
+      ->expected(1)
+      ->take_all();
+  verb.add_option("--method", options.method, "TorchScript: the method to take; default: forward")->type_name("[MODULE.]NAME");
+}
+
+Program load_program(const std::string& path, const ProgramOptions& options) {
+  if (!frontend().is_torchscript(path)) {
+    if (!options.examples.empty())
+      fail(ErrorKind::user, "{} is no TorchScript file: a .pt2 file holds its own examples, --example is for TorchScript", path);
+    return frontend().load_pt2(path);
+  }
+  std::vector<Example> examples;
+  for (const std::string& text : options.examples) examples.push_back(parse_example(text, static_cast<unsigned>(examples.size()) * 101 + 1));
+  return frontend().load_torchscript(path, options.method, examples);
+}
+
+}  // namespace nacre

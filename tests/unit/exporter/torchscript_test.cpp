@@ -1,0 +1,184 @@
+// Modules are defined as TorchScript source, saved, read back and traced; the captured graph must give what libtorch's
+// own interpreter gives.
+#include "exporter/torchscript.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "compiler/graph/text.h"
+#include "compiler/graph/verify.h"
+#include "compiler/support/error.h"
+#include "exporter/aten.h"
+#include "exporter/eager.h"
+
+namespace nacre {
+namespace {
+
+namespace jit = torch::jit;
+namespace fs = std::filesystem;
+
+class TorchScript : public ::testing::Test {
+ protected:
+  ~TorchScript() override { fs::remove(path_); }
+
+  // A module with a parameter `weight`, a buffer `total` and an attribute `state` that is empty at first.
+  jit::Module module(const std::string& source) {
+    jit::Module m("Model");
+    m.register_parameter("weight", at::arange(12, at::kFloat).reshape({3, 4}), false);
+    m.register_buffer("total", at::zeros({3}));
+    m.register_attribute("state", c10::TensorType::get(), at::zeros({0}));
+    m.register_attribute("calls", c10::IntType::get(), int64_t{0});
+    m.define(source);
+    m.save(path_.string());
+    return m;
+  }
+  Program load(const std::vector<Example>& examples, const std::string& method = "forward") {
+    Program program = load_torchscript(path_, method, examples);
+    verify(program.graph);
+    EXPECT_EQ(print(parse_graph(print(program.graph))), print(program.graph));
+    return program;
+  }
+  std::string refusal(const std::vector<Example>& examples) {
+    try {
+      load(examples);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  static Example tensor(std::vector<int64_t> shape) {
+    std::byte* bytes = nullptr;
+    Example e;
+    e.kind = Example::Kind::tensor;
+    e.tensor = make_tensor(NACRE_f32, std::move(shape), &bytes);
+    for (int64_t i = 0; i < e.tensor.elements(); ++i) reinterpret_cast<float*>(bytes)[i] = static_cast<float>(i % 7) - 2.5f;
+    return e;
+  }
+  static Example integer(int64_t value) {
+    Example e;
+    e.kind = Example::Kind::integer;
+    e.integer = value;
+    return e;
+  }
+
+  // Graph outputs (results, then state) against the module's own result and attributes.
+  void expect_same(const Program& program, const std::vector<at::Tensor>& expected) {
+    const std::vector<HostTensor> got = run_eager(program.graph, program.weights, program.sample_inputs, false);
+    ASSERT_EQ(got.size(), expected.size()) << print(program.graph);
+    for (size_t i = 0; i < got.size(); ++i) {
+      const HostTensor want = aten::to_host(expected[i]);
+      EXPECT_EQ(got[i].shape, want.shape) << i;
+      ASSERT_EQ(got[i].size_bytes, want.size_bytes) << i;
+      EXPECT_EQ(std::memcmp(got[i].data.get(), want.data.get(), want.size_bytes), 0) << "output " << i << "\n" << print(program.graph);
+    }
+  }
+
+  fs::path path_ = fs::temp_directory_path() / ("nacre_torchscript_" + std::to_string(::getpid()) + ".pt");
+};
+
+TEST_F(TorchScript, UnrollsLoopsAndTakesBranchesOnSizes) {
+  jit::Module m = module(R"(
+def forward(self, x, n: int):
+    parts = [x]
+    for i in range(n):
+        if x.size(0) > 2 and i % 2 == 0:
+            parts.append(parts[-1] + i)
+        else:
+            parts.append(parts[-1].mul(2.0))
+    return torch.cat(parts, 1), x.size(0)
+)");
+  EXPECT_TRUE(is_torchscript(path_));
+  const Program program = load({tensor({3, 4}), integer(3)});
+  const auto result = m.forward({aten::borrow(tensor({3, 4}).tensor), int64_t{3}}).toTuple()->elements();
+  ASSERT_EQ(program.graph.outputs.size(), 2u);
+  EXPECT_TRUE(std::get<Expr>(program.graph.outputs[1].value).is(3));
+  Program tensors_only = program;
+  tensors_only.graph.outputs.pop_back();
+  expect_same(tensors_only, {result[0].toTensor()});
+}
+
+TEST_F(TorchScript, NamesWeightsAndPythonLines) {
+  module("def forward(self, x):\n    return torch.linear(x, self.weight)\n");
+  const Program program = load({tensor({2, 4})});
+  ASSERT_EQ(program.graph.inputs.size(), 2u);
+  EXPECT_EQ(program.graph.inputs[1].target, "weight");
+  EXPECT_EQ(program.graph.inputs[1].kind, InputKind::parameter);
+  ASSERT_EQ(program.graph.nodes.size(), 1u);
+  EXPECT_EQ(program.graph.nodes[0].op, "aten.linear.default");
+  EXPECT_EQ(program.graph.nodes[0].where.line, 2);
+}
+
+TEST_F(TorchScript, WritesToBuffersInPlace) {
+  jit::Module m = module("def forward(self, x):\n    self.total[1:].add_(x.sum(0)[1:])\n    return self.total * 2\n");
+  const Program program = load({tensor({2, 3})});
+  const at::Tensor result = m.forward({aten::borrow(tensor({2, 3}).tensor)}).toTensor();
+  expect_same(program, {result, m.attr("total").toTensor()});
+  EXPECT_EQ(program.graph.outputs[1].kind, OutputKind::buffer_mutation);
+  EXPECT_EQ(program.graph.outputs[1].target, "total");
+}
+
+TEST_F(TorchScript, WritesToInputsInPlace) {
+  module("def forward(self, x):\n    x.add_(1)\n    return x.clone()\n");
+  const Program program = load({tensor({2, 3})});
+  const at::Tensor x = aten::borrow(tensor({2, 3}).tensor).add(1);
+  expect_same(program, {x, x});
+  EXPECT_EQ(program.graph.outputs[1].kind, OutputKind::input_mutation);
+}
+
+constexpr const char* kRecurrent = R"(
+def forward(self, x):
+    if len(self.state) == 0:
+        self.state = torch.zeros([2, 3])
+    self.calls = 1
+    self.state = torch.tanh(x + self.state)
+    return self.state.sum(1)
+)";
+
+TEST_F(TorchScript, StartsStateThatIsEmptyAtFirstFromZeros) {
+  jit::Module m = module(kRecurrent);
+  const Program program = load({tensor({2, 3})});
+  EXPECT_EQ(program.weights.at("state").shape, (std::vector<int64_t>{2, 3}));
+  const at::Tensor result = m.forward({aten::borrow(tensor({2, 3}).tensor)}).toTensor();
+  expect_same(program, {result, m.attr("state").toTensor()});
+}
+
+TEST_F(TorchScript, RefusesAFirstCallThatZerosDoNotStandFor) {
+  std::string source = kRecurrent;
+  source.replace(source.find("torch.zeros"), 11, "torch.ones");
+  module(source);
+  EXPECT_NE(refusal({tensor({2, 3})}).find("the first call of forward computes something else than later ones"), std::string::npos);
+}
+
+TEST_F(TorchScript, RefusesStateThatGrows) {
+  module("def forward(self, x):\n    self.state = torch.cat([self.state, x])\n    return self.state.sum()\n");
+  EXPECT_NE(refusal({tensor({3})}).find("the state `state` changes from call to call, from Float[3] to Float[6]"), std::string::npos)
+      << refusal({tensor({3})});
+}
+
+TEST_F(TorchScript, RefusesDecisionsOnData) {
+  module("def forward(self, x):\n    if bool(x.sum() > 0):\n        return x\n    return -x\n");
+  const std::string text = refusal({tensor({3})});
+  EXPECT_NE(text.find("the model decides by the value of a tensor (aten.Bool.Tensor)"), std::string::npos) << text;
+}
+
+TEST_F(TorchScript, TellsWhatTheModelRaises) {
+  module("def forward(self, x):\n    assert x.dim() == 2, 'two dimensions please'\n    return x\n");
+  const std::string text = refusal({tensor({3})});
+  EXPECT_NE(text.find("two dimensions please"), std::string::npos) << text;
+}
+
+TEST_F(TorchScript, WantsTheRightExamples) {
+  module("def forward(self, x, n: int):\n    return x + n\n");
+  EXPECT_NE(refusal({tensor({3})}).find("every argument needs an example"), std::string::npos);
+  EXPECT_NE(refusal({tensor({3}), tensor({1})}).find("forward"), std::string::npos);
+  EXPECT_THROW(load({tensor({3}), integer(1)}, "backward"), Error);
+  EXPECT_THROW(load({tensor({3}), integer(1)}, "encoder.forward"), Error);
+}
+
+}  // namespace
+}  // namespace nacre
