@@ -25,6 +25,7 @@ nacre_packages=(
   nlohmann-json3-dev libxxhash-dev libcli11-dev libfmt-dev
   libgtest-dev libbenchmark-dev
   python3 python3-dev python3-venv
+  espeak-ng
 )
 
 nacre_say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }

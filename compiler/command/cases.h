@@ -37,13 +37,14 @@ struct Tolerance {
 
 struct Case {
   std::string name;
-  std::filesystem::path program;       // .pt2
+  std::filesystem::path program;       // .pt2, or TorchScript
+  std::vector<std::string> examples;   // of TorchScript's arguments, as --example takes them
   std::vector<CaseSet> sets;           // empty: the program's own sample inputs
   bool shape_only = false;             // results are random by design
   std::optional<Tolerance> tolerance;  // the case's own, where the rule does not suit it
 };
 
-// A .pt2 file, or a folder with model.pt2, case.json and a folder for each set.
+// A program, or a folder with model.pt2 (case.json may name another file), case.json and a folder for each set.
 Case read_case(const std::filesystem::path& path);
 
 }  // namespace nacre

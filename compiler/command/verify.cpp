@@ -65,7 +65,9 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
   try {
     Case the_case = read_case(path);
     verdict.name = the_case.name;
-    Program captured = load_program(the_case.program.string(), options.program);
+    ProgramOptions program = options.program;
+    if (!the_case.examples.empty()) program.examples = the_case.examples;
+    Program captured = load_program(the_case.program.string(), program);
     complete(the_case, captured);
     CompileOptions compile_options;
     compile_options.target = options.target;

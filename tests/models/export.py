@@ -3,7 +3,7 @@
     python export.py --out DIR [--only NAME,NAME] [--small] [--decomposed] [--jobs 2] [--list]
 
 A case folder holds
-    model.pt2                       the exported program, with its sample inputs inside
+    model.pt2                       the exported program, with its sample inputs inside; model.jit for TorchScript
     case.json                       name, and for each set the dtype, shape, stride and offset of inputs and outputs
     SET/input_I.npy                 tensor inputs in the order of the program's user inputs, in C order
     SET/output_I.npy                what PyTorch eager answers, flattened
@@ -48,12 +48,16 @@ import zoo  # noqa: E402
 
 @dataclass
 class Program:
-    """A module and what it is run on: {label: the argument tuples that one instance sees in order}."""
+    """A module and what it is run on: {label: the argument tuples that one instance sees in order}.
+    `tolerance` (relative, absolute) stands in for the rule of comparison where that does not suit.
+    `examples` are those that `nacre verify --example` takes for a TorchScript module."""
     module: torch.nn.Module
     sets: dict
     dynamic: tuple = None
     note: str = ""
     refuse: list = field(default_factory=list)
+    examples: list = None
+    tolerance: tuple = None
 
 
 # ---------------------------------------------------------------- the models
@@ -181,6 +185,31 @@ def crepe_tiny():
                    ({0: Dim("frames", min=1, max=4096)},), refuse=[(pretrained.tone_frames(2)[:, :1000],)])
 
 
+def crepe_full():
+    words = pretrained.speech("one two three")
+    voiced = pretrained.normalized(words[4000:].unfold(0, 1024, 1600)[:4])
+    return Program(pretrained.pitch_tracker("full"), {"set_0": [(voiced,)], "also_0": [(pretrained.tone_frames(1, 440.0),)]},
+                   ({0: Dim("frames", min=1, max=4096)},))
+
+
+def speaker_encoder():
+    def partials(voice, text, count):
+        mels = pretrained.mel_spectrogram(pretrained.speech(text, voice))
+        return (mels.unfold(0, 160, 40).permute(0, 2, 1)[:count].contiguous(),)
+    text = "The north wind and the sun were disputing which was the stronger."
+    return Program(pretrained.SpeakerEncoder(), {"set_0": [partials("en", text, 3)], "also_0": [partials("en+f3", text, 1)]},
+                   ({0: Dim("partials", min=1, max=64)},))
+
+
+def voice_activity():
+    """Frame by frame, with state: silence, then words. The answer is one number, of which PyTorch's own error may be nothing
+    by luck: half a unit of the sixth digit stands in for it."""
+    samples = torch.cat([torch.zeros(2048), pretrained.speech("Good morning, is anybody there?")])
+    frames = [(frame[None].contiguous(), 16000) for frame in samples.unfold(0, 512, 512)[:40]]
+    return Program(pretrained.voice_activity(), {"set_0": frames[:1], "sequence": frames}, examples=["f32[1,512]", "16000"],
+                   tolerance=(1e-5, 5e-7))
+
+
 LARGE = {"resnet50", "resnet50_b8", "convnext_tiny", "vit_b_16", "swin_t", "llama_prefill", "llama_prefill_dynamic", "llama_decode"}
 
 
@@ -194,6 +223,9 @@ def cases():
         "mtcnn_rnet": mtcnn_crops("RNet", 24),
         "mtcnn_onet": mtcnn_crops("ONet", 48),
         "crepe_tiny": crepe_tiny,
+        "crepe_full": crepe_full,
+        "speaker_encoder": speaker_encoder,
+        "voice_activity": voice_activity,
         "minilm_pretrained": minilm_pretrained,
         "autoencoder_dynamic": dynamic_case("autoencoder", batch(), {"batch": 5}, {"batch": 1}, {"batch": 64}, refuse=[{"batch": 65}]),
         "ds_cnn_dynamic": dynamic_case("ds_cnn", batch(), {"batch": 3}, {"batch": 1}, {"batch": 9}),
@@ -240,7 +272,9 @@ def write_set(folder, label, module, runs):
     """Writes the runs of one instance; returns their entries for case.json. What a run mutates shows in its values:
     the signature of a program names it only after functionalization."""
     entries = {}
-    narrow, wide = copy.deepcopy(module), copy.deepcopy(module).double()
+    narrow = copy.deepcopy(module)
+    # Scripts name dtypes in their code; nacre verify makes their float64 results from the captured graph.
+    wide = None if isinstance(module, torch.jit.ScriptModule) else copy.deepcopy(module).double()
     for step, args in enumerate(runs):
         name = label if len(runs) == 1 else f"{label}_{step}"
         here = folder / name
@@ -251,7 +285,8 @@ def write_set(folder, label, module, runs):
         before = {name: buffer.clone() for name, buffer in narrow.named_buffers()}
         with torch.no_grad():
             entry["outputs"] = save_tensors(here, "output", tensors(narrow(*own)))
-            save_tensors(here, "output64", tensors(wide(*own_wide)))
+            if wide:
+                save_tensors(here, "output64", tensors(wide(*own_wide)))
         for index, (old, new) in enumerate(zip(tensors(args), tensors(own))):
             if not torch.equal(old, new):
                 save_tensor(here / f"after_input_{index}.npy", new)
@@ -292,23 +327,25 @@ def write_case(folder, name, make, decomposed):
         pass
     program = make()
     module = program.module.eval()
-    with torch.no_grad():
-        exported = torch.export.export(copy.deepcopy(module), copy.deepcopy(program.sets["set_0"][0]),
-                                       dynamic_shapes=program.dynamic)
-    if decomposed:
-        exported = exported.run_decompositions()
     unfinished = folder.with_name(folder.name + ".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    torch.export.save(exported, unfinished / "model.pt2")
+    if program.examples:
+        torch.jit.save(module, str(unfinished / "model.jit"))
+    else:
+        with torch.no_grad():
+            exported = torch.export.export(copy.deepcopy(module), copy.deepcopy(program.sets["set_0"][0]),
+                                           dynamic_shapes=program.dynamic)
+        torch.export.save(exported.run_decompositions() if decomposed else exported, unfinished / "model.pt2")
     sets = {}
     for label, runs in program.sets.items():
         sets.update(write_set(unfinished, label, module, runs))
     for index, args in enumerate(program.refuse):
         sets.update(write_refused(unfinished, index, module, args))
     (unfinished / "case.json").write_text(json.dumps({
-        "name": name, "source": "tests/models", "note": program.note, "expect": "value", "tol": None, "alias": None,
-        "version": key, "sets": sets}, indent=1))
+        "name": name, "source": "tests/models", "note": program.note, "expect": "value", "tol": program.tolerance, "alias": None,
+        "version": key, **({"program": "model.jit", "examples": program.examples} if program.examples else {}),
+        "sets": sets}, indent=1))
     shutil.rmtree(folder, ignore_errors=True)
     unfinished.rename(folder)
     return True

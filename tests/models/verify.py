@@ -49,7 +49,7 @@ def main():
     parser.add_argument("folders", nargs="+", type=Path)
     options = parser.parse_args()
     cases = [info.parent for folder in [*options.folders, *options.frontier] for info in sorted(folder.glob("*/case.json"))
-             if (info.parent / "model.pt2").exists() and not info.parent.name.endswith(".unfinished")]
+             if any((info.parent / program).exists() for program in ("model.pt2", "model.jit")) and not info.parent.name.endswith(".unfinished")]
     if options.only:
         cases = [case for case in cases if case.name in options.only.split(",")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"} if options.jobs > 1 else None
