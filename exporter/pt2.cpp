@@ -104,13 +104,6 @@ class Loader {
   void finish_symbols(Graph& graph);
   void add_constant_input(const json& constant);
 
-  // One user argument in the order of the program's tree of arguments: an input, or a constant that
-  // is none.
-  struct UserArgument {
-    int input = -1;  // among graph.inputs
-    Argument constant;
-  };
-
   Archive archive_;
   std::string path_;
   const json* file_graph_ = nullptr;
@@ -119,7 +112,8 @@ class Loader {
   Names names_;
   std::set<std::string> defined_;
   std::map<std::string, Weight> weights_;
-  std::vector<UserArgument> arguments_;
+  // The user's arguments in the order of the program's tree of them: which of graph.inputs, or -1.
+  std::vector<int> arguments_;
 };
 
 std::string Loader::find_model() {
@@ -198,31 +192,31 @@ void Loader::read_weight_files(const std::string& model) {
 void Loader::add_constant_input(const json& constant) {
   std::string name = constant.at("name").get<std::string>();
   const json& value = constant.at("value");
-  UserArgument argument;
   Value v;
   v.name = name;
-  if (auto n = value.find("as_int"); n != value.end()) {
-    v.kind = ValueKind::integer;
-    v.dtype = NACRE_i64;
-    v.expr = Expr(n->get<int64_t>());
-    argument.constant = v.expr;
-  } else if (auto d = value.find("as_float"); d != value.end()) {
-    v.kind = ValueKind::floating;
-    v.dtype = NACRE_f32;
-    argument.constant = d->is_string() ? 0.0 : d->get<double>();
-  } else if (auto b = value.find("as_bool"); b != value.end()) {
-    v.kind = ValueKind::boolean;
-    v.dtype = NACRE_bool_;
-    argument.constant = b->get<bool>();
+  if (value.contains("as_int") || value.contains("as_float") || value.contains("as_bool")) {
+    const Argument given = read_argument(value, names_);
+    names_[name] = given;
+    if (const Expr* n = std::get_if<Expr>(&given)) {
+      v.kind = ValueKind::integer;
+      v.dtype = NACRE_i64;
+      v.expr = *n;
+    } else if (const double* d = std::get_if<double>(&given)) {
+      v.kind = ValueKind::floating;
+      v.dtype = NACRE_f32;
+      v.number = *d;
+    } else {
+      v.kind = ValueKind::boolean;
+      v.dtype = NACRE_bool_;
+      v.number = std::get<bool>(given);
+    }
   } else {
-    arguments_.push_back(argument);  // None or a string
+    arguments_.push_back(-1);  // None or a string
     return;
   }
   Graph& graph = program_.graph;
-  argument.input = static_cast<int>(graph.inputs.size());
+  arguments_.push_back(static_cast<int>(graph.inputs.size()));
   graph.inputs.push_back({graph.add_value(std::move(v)), InputKind::user, name});
-  names_[name] = ValueRef{graph.inputs.back().value};
-  arguments_.push_back(argument);
 }
 
 void Loader::read_inputs(const json& signature) {
@@ -251,16 +245,16 @@ void Loader::read_inputs(const json& signature) {
       const json& arg = user->at("arg");
       if (auto t = arg.find("as_tensor"); t != arg.end()) {
         std::string name = t->at("name").get<std::string>();
-        arguments_.push_back({static_cast<int>(graph.inputs.size()), {}});
+        arguments_.push_back(static_cast<int>(graph.inputs.size()));
         add(name, InputKind::user, name);
       } else if (auto n = arg.find("as_sym_int"); n != arg.end()) {
         std::string name = n->at("as_name").get<std::string>();
-        arguments_.push_back({static_cast<int>(graph.inputs.size()), {}});
+        arguments_.push_back(static_cast<int>(graph.inputs.size()));
         add(name, InputKind::user, name);
         names_[name] = graph[graph.inputs.back().value].expr;  // a number like a size
       } else if (auto f = arg.find("as_sym_float"); f != arg.end()) {
         std::string name = f->at("as_name").get<std::string>();
-        arguments_.push_back({static_cast<int>(graph.inputs.size()), {}});
+        arguments_.push_back(static_cast<int>(graph.inputs.size()));
         add(name, InputKind::user, name);
       } else {
         fail(ErrorKind::unsupported, "{} takes an argument that is neither a tensor nor a number",
@@ -303,7 +297,7 @@ void Loader::read_guards(const json& program) {
     auto leaf = [&](const std::string& source, const PickledObject*) {
       if (next >= arguments_.size())
         fail(ErrorKind::user, "the program is malformed: it has more arguments than inputs");
-      const UserArgument& argument = arguments_[next++];
+      const int input = arguments_[next++];
       std::vector<std::string> sources;
       // `[0][2]...` is the third positional argument, `[1]['k']...` a named one.
       if (source.starts_with("[0][")) {
@@ -333,8 +327,8 @@ void Loader::read_guards(const json& program) {
         sources.push_back("L" + source.substr(3));
         sources.push_back("L['kwargs']" + source.substr(3));
       }
-      if (argument.input < 0) return;
-      const Value& v = graph[graph.inputs[static_cast<size_t>(argument.input)].value];
+      if (input < 0) return;
+      const Value& v = graph[graph.inputs[static_cast<size_t>(input)].value];
       for (const std::string& s : sources) {
         if (v.kind == ValueKind::integer) meanings.emplace(s, v.expr);
         if (v.kind != ValueKind::tensor) continue;
@@ -490,8 +484,8 @@ void Loader::share_memory() {
     position[i] = static_cast<int>(inputs.size());
     inputs.push_back(graph.inputs[i]);
   }
-  for (UserArgument& argument : arguments_)
-    if (argument.input >= 0) argument.input = position[static_cast<size_t>(argument.input)];
+  for (int& input : arguments_)
+    if (input >= 0) input = position[static_cast<size_t>(input)];
   graph.inputs = std::move(inputs);
   if (same.empty()) return;
   // The values of the dropped inputs vanish from the table.
@@ -527,26 +521,19 @@ void Loader::read_samples(const json& program, const std::string& model) {
     std::string bytes = archive_.text(record);
     if (!bytes.empty()) samples = read_pickle(bytes);
   }
-  bool numbers = std::any_of(arguments_.begin(), arguments_.end(), [&](const UserArgument& a) {
-    return a.input >= 0 &&
-           graph[graph.inputs[static_cast<size_t>(a.input)].value].kind != ValueKind::tensor;
-  });
   const json& calls = program.at("graph_module").at("module_call_graph");
   if (calls.empty() || calls[0].at("signature").is_null()) return;
   json spec = json::parse(calls[0].at("signature").at("in_spec").get<std::string>());
   std::vector<HostTensor> tensors;
-  std::vector<Argument> constants;
   bool complete = samples.has_value();
   size_t next = 0;
   auto leaf = [&](const std::string&, const PickledObject* object) {
     if (next >= arguments_.size())
       fail(ErrorKind::user, "the program is malformed: it has more arguments than inputs");
-    const UserArgument& argument = arguments_[next++];
-    if (argument.input < 0) return;
-    const GraphInput& input = graph.inputs[static_cast<size_t>(argument.input)];
-    const Value& v = graph[input.value];
+    const int input = arguments_[next++];
+    if (input < 0) return;
+    const Value& v = graph[graph.inputs[static_cast<size_t>(input)].value];
     using Kind = PickledObject::Kind;
-    Argument constant = argument.constant;
     HostTensor tensor;
     if (v.kind == ValueKind::tensor) {
       if (object == nullptr || object->kind != Kind::tensor) {
@@ -567,23 +554,17 @@ void Loader::read_samples(const json& program, const std::string& model) {
       if (object == nullptr && !v.expr.constant()) complete = false;
       if (v.expr.op() == ExprOp::symbol && complete) symbols_.facts[v.expr.name()].hint = value;
       tensor = integer_tensor(value);
-      constant = Expr(value);
     } else if (v.kind == ValueKind::floating) {
-      double value = std::holds_alternative<double>(constant) ? std::get<double>(constant) : 0;
+      double value = v.number.value_or(0);
       if (object != nullptr && object->kind == Kind::floating) value = object->floating;
-      if (object == nullptr && !std::holds_alternative<double>(constant)) complete = false;
+      if (object == nullptr && !v.number) complete = false;
       tensor = floating_tensor(value);
-      constant = value;
     } else {
-      bool value = std::holds_alternative<bool>(constant) && std::get<bool>(constant);
-      tensor = boolean_tensor(value);
-      constant = value;
+      tensor = boolean_tensor(v.number.value_or(0) != 0);
     }
     tensors.push_back(std::move(tensor));
-    constants.push_back(std::move(constant));
   };
   walk(spec.at(1), samples ? &*samples : nullptr, "", 0, leaf);
-  if (numbers) program_.sample_constants = std::move(constants);
   if (complete) program_.sample_inputs = std::move(tensors);
 }
 

@@ -12,8 +12,8 @@ namespace nacre {
 // itself as its value.
 //
 // User inputs that are numbers are inputs of kind integer, floating or boolean: `expr` is a symbol
-// for a dynamic integer and a constant for one that export took as given (sample_constants has the
-// values of all of them). None and strings, which export also takes as given, are no inputs.
+// for a dynamic integer and a constant for one that export took as given, `number` the same of the
+// others. None and strings, which export also takes as given, are no inputs.
 //
 // Error{user} for a damaged or foreign file, Error{environment} for an unreadable path,
 // Error{unsupported} for a program that needs what nacre does not have.

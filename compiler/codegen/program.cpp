@@ -1,6 +1,7 @@
 #include "compiler/codegen/program.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include "compiler/codegen/address.h"
@@ -33,6 +34,8 @@ Size NodeList::add(nacre_expr_kind kind, Size a, Size b) {
   const uint32_t first = node_of(a);
   return Size::node(push({kind, first, static_cast<int64_t>(node_of(b))}));
 }
+
+Size NodeList::add_symbol(uint32_t number) { return Size::node(push({NACRE_EXPR_symbol, number, 0})); }
 
 Size NodeList::add(const Expr& e) {
   if (auto n = e.constant()) return *n >= 0 ? Size::constant(*n) : Size::node(push({NACRE_EXPR_constant, 0, *n}));
@@ -86,7 +89,7 @@ std::optional<int64_t> NodeList::at_limits(Size size) const {
     bool overflow = false;
     switch (node.kind) {
       case NACRE_EXPR_constant: value = node.b; break;
-      case NACRE_EXPR_symbol: value = limits[node.a]; break;
+      case NACRE_EXPR_symbol: value = node.a < limits.size() ? limits[node.a] : 0; break;  // beyond: for guards alone
       case NACRE_EXPR_add: overflow = __builtin_add_overflow(a(), b(), &value); break;
       case NACRE_EXPR_sub: overflow = __builtin_sub_overflow(a(), b(), &value); break;
       case NACRE_EXPR_mul: overflow = __builtin_mul_overflow(a(), b(), &value); break;
@@ -160,6 +163,42 @@ class Builder {
     return static_cast<uint32_t>(std::distance(program_.symbols.begin(), program_.symbols.find(name)));
   }
 
+  // The value of a node is not 0.
+  formats::Guard holds(Size node) { return {NACRE_GUARD_node, 0, 0, static_cast<int64_t>(node.node_number()), 0, 0}; }
+  formats::Guard divisible(const std::string& symbol, int64_t by) {
+    const Size rest = nodes_.add(NACRE_EXPR_mod, nodes_.add(Expr::symbol(symbol)), Size::constant(by));
+    return holds(nodes_.add(NACRE_EXPR_eq, rest, Size::constant(0)));
+  }
+
+  // What an input that is a number must be: the one that export took as given; or an integer, which becomes the value of
+  // its symbol, or is compared with what the symbols bound before make of its expression.
+  void number(const Value& value, uint16_t input, std::set<std::string>& bound, std::vector<formats::Guard>& late) {
+    std::vector<formats::Guard>& guards = variant_.guards;
+    auto equal = [&](int64_t wanted) { guards.push_back({NACRE_GUARD_value_equal, input, 0, 0, wanted, 0}); };
+    if (value.kind == ValueKind::boolean) {
+      if (value.number) equal(static_cast<int64_t>(*value.number));
+    } else if (value.kind == ValueKind::floating) {
+      if (!value.number) return;
+      // As the input's type can hold it.
+      const double wanted = value.dtype == NACRE_f32 ? static_cast<double>(static_cast<float>(*value.number)) : *value.number;
+      equal(std::bit_cast<int64_t>(wanted));
+    } else if (auto n = value.expr.constant()) {
+      equal(*n);
+    } else if (value.expr.op() == ExprOp::symbol && bound.insert(value.expr.name()).second) {
+      const std::string& name = value.expr.name();
+      const SymbolFacts& facts = program_.symbols.at(name);
+      guards.push_back({NACRE_GUARD_bind_value, input, 0, static_cast<int64_t>(symbol_number(name)), 0, 0});
+      if (facts.range.min > -kUnbounded || facts.range.max != kUnbounded)
+        guards.push_back({NACRE_GUARD_value_range, input, 0, 0, facts.range.min, facts.range.max});
+      if (facts.multiple > 1) late.push_back(divisible(name, facts.multiple));
+    } else {
+      const uint32_t symbol = static_cast<uint32_t>(t_.symbols.size());
+      t_.symbols.push_back({value.name, -kUnbounded, kUnbounded, 1});
+      guards.push_back({NACRE_GUARD_bind_value, input, 0, static_cast<int64_t>(symbol), 0, 0});
+      late.push_back(holds(nodes_.add(NACRE_EXPR_eq, nodes_.add_symbol(symbol), nodes_.add(simplify(value.expr, program_.symbols)))));
+    }
+  }
+
   void inputs(const Graph& graph) {
     std::vector<const Value*> values;
     for (const GraphInput& input : graph.inputs) {
@@ -193,6 +232,7 @@ class Builder {
       if (facts.range.max != kUnbounded && (__builtin_mul_overflow(facts.range.max, a.k, &hi) || __builtin_add_overflow(hi, a.c, &hi))) hi = INT64_MAX;
       if (lo > 0 || hi != INT64_MAX) guards.push_back({NACRE_GUARD_range, i, d, 0, lo, hi});
       if (facts.multiple > 1 && a.c == 0) guards.push_back({NACRE_GUARD_multiple, i, d, 0, facts.multiple * a.k, 0});
+      if (facts.multiple > 1 && a.c != 0) late.push_back(divisible(a.symbol, facts.multiple));
       bound.insert(a.symbol);
     };
     std::set<std::pair<uint16_t, uint16_t>> done;
@@ -211,23 +251,15 @@ class Builder {
       else
         late.push_back({NACRE_GUARD_equal_node, i, d, static_cast<int64_t>(nodes_.add(e).node_number()), 0, 0});
     });
-    for (size_t i = 0; i < values.size(); ++i) {
-      const Value& value = *values[i];
-      if (value.kind == ValueKind::integer && value.expr.op() == ExprOp::symbol && !bound.contains(value.expr.name())) {
-        const SymbolFacts& facts = program_.symbols.at(value.expr.name());
-        guards.push_back({NACRE_GUARD_bind_value, static_cast<uint16_t>(i), 0, static_cast<int64_t>(symbol_number(value.expr.name())), 0, 0});
-        if (facts.range.min > -kUnbounded || facts.range.max != kUnbounded)
-          guards.push_back({NACRE_GUARD_value_range, static_cast<uint16_t>(i), 0, 0, facts.range.min, facts.range.max});
-        bound.insert(value.expr.name());
-      }
-    }
+    for (size_t i = 0; i < values.size(); ++i)
+      if (values[i]->kind != ValueKind::tensor) number(*values[i], static_cast<uint16_t>(i), bound, late);
     for (const auto& [name, facts] : program_.symbols)
       if (!bound.contains(name))
         fail(ErrorKind::unsupported, "the size {} depends on data, or on no input: no guard can bind it", name);
     for (const Expr& e : program_.assumptions) {
       const Expr s = simplify(e, program_.symbols);
       if (s.constant()) continue;
-      late.push_back({NACRE_GUARD_node, 0, 0, static_cast<int64_t>(nodes_.add(s).node_number()), 0, 0});
+      late.push_back(holds(nodes_.add(s)));
     }
     guards.insert(guards.end(), late.begin(), late.end());
   }

@@ -19,6 +19,7 @@ class NodeList {
   explicit NodeList(const Facts& symbols);
   formats::Size add(const Expr& e);  // constants need no node
   formats::Size add(nacre_expr_kind kind, formats::Size a, formats::Size b);
+  formats::Size add_symbol(uint32_t number);  // one that guards bind beyond the program's own
   const std::vector<formats::Node>& nodes() const { return nodes_; }
   // The value with every symbol at its upper limit; nullopt without a limit, or on overflow.
   std::optional<int64_t> at_limits(formats::Size size) const;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -32,8 +33,8 @@ struct Provenance {
 
 enum class ValueKind : uint8_t { tensor, integer, floating, boolean };
 
-// A tensor (dtype, shape, and at the captured level strides and offset in elements) or a number known at run time only
-// (`expr` is then the symbol that stands for it).
+// A tensor (dtype, shape, and at the captured level strides and offset in elements) or a number: an integer is `expr`, a
+// symbol where it is known at run time only; another is `number` where export took it as given, else known at run time only.
 struct Value {
   std::string name;  // without the `%`; unique in its graph
   ValueKind kind = ValueKind::tensor;
@@ -42,6 +43,7 @@ struct Value {
   std::vector<Expr> strides;  // empty: contiguous
   Expr offset;
   Expr expr;                  // of an integer
+  std::optional<double> number;  // of a floating one, or a boolean (0 or 1)
 };
 
 using ValueId = int;
@@ -126,7 +128,6 @@ void for_each_value(const Argument& argument, Visit visit) {
 struct Program {
   Graph graph;
   std::map<std::string, HostTensor> weights;  // by GraphInput::target, of parameters, buffers and constants
-  std::vector<Argument> sample_constants;     // user inputs that are numbers, by position; empty if all are tensors
   std::vector<HostTensor> sample_inputs;      // of the user inputs, in order (numbers as 0-d tensors)
 };
 

@@ -120,9 +120,9 @@ class Printer {
       case ValueKind::integer:
         return "int(" + v.expr.str() + ")";
       case ValueKind::floating:
-        return "float";
+        return v.number ? "float(" + double_text(*v.number) + ")" : "float";
       case ValueKind::boolean:
-        return "bool";
+        return !v.number ? "bool" : *v.number != 0 ? "bool(true)" : "bool(false)";
       case ValueKind::tensor:
         break;
     }
@@ -436,7 +436,7 @@ class Reader {
     return list;
   }
 
-  // `int(s0)`, `f32[2, s0] strides [s0, 1] offset (4)`; from the start of `p`, gives what follows.
+  // `int(s0)`, `float`, `bool(true)`, `f32[2, s0] strides [s0, 1] offset (4)`; from the start of `p`, gives what follows.
   Part value_type(const Part& whole, Value& value) const {
     const Part p = trimmed(whole);
     size_t at = 0;
@@ -468,9 +468,20 @@ class Reader {
     } else if (name == "float") {
       value.kind = ValueKind::floating;
       value.dtype = NACRE_f64;
+      if (p.text.substr(at).starts_with("(")) {
+        const Part number = trimmed(bracketed(p, at, '(', ')'));
+        value.number = real(number.text);
+        if (!value.number)
+          refuse(number, fmt::format("expected a floating-point number, not '{}'", number.text));
+      }
     } else if (name == "bool") {
       value.kind = ValueKind::boolean;
       value.dtype = NACRE_bool_;
+      if (p.text.substr(at).starts_with("(")) {
+        const Part truth = trimmed(bracketed(p, at, '(', ')'));
+        if (truth.text != "true" && truth.text != "false") refuse(truth, "expected true or false");
+        value.number = truth.text == "true";
+      }
     } else {
       refuse(p, fmt::format("expected a type, not '{}'", name));
     }

@@ -234,6 +234,50 @@ def test_wrong_rank(bench):
     run_with(bench, "floor", numpy.zeros(16, "float32"), says=("rank",))
 
 
+class Numbers:
+    """A program among whose inputs are numbers that torch.export takes as given, and one that must agree with a size."""
+
+    SCRIPT = """
+import sys, torch
+from torch.export import Dim
+
+class Numbers(torch.nn.Module):
+    def forward(self, x, count: int, scale: float, flag: bool, rows: int):
+        return (x * scale + count if flag else x).view(rows, -1)
+
+rows = Dim("rows", min=2, max=64)
+program = torch.export.export(Numbers(), (torch.ones(4, 3), 3, 0.1, True, 4),
+                              dynamic_shapes=({0: rows}, None, None, None, Dim.DYNAMIC))
+torch.export.save(program, sys.argv[1])
+"""
+
+    def __init__(self, bench):
+        self.bench, self.folder = bench, bench.folder()
+        program, self.artifact = self.folder / "numbers.pt2", self.folder / "numbers.nacre"
+        subprocess.run([sys.executable, "-c", self.SCRIPT, program], check=True)
+        bench.works("compile", program, "-o", self.artifact)
+
+    def call(self, x, count=3, scale=0.1, flag=True, rows=None, says=None):
+        rows = len(x) if rows is None else rows
+        arrays = (x, numpy.int64(count), numpy.float32(scale), numpy.bool_(flag), numpy.int64(rows))
+        for index, array in enumerate(arrays):
+            numpy.save(self.folder / f"input_{index}.npy", array)
+        line = ("run", self.artifact, "--inputs", self.folder, "--output-dir", self.folder)
+        if says is not None:
+            return self.bench.refuses(*line, says=says)
+        self.bench.works(*line)
+        return numpy.load(self.folder / "output_0.npy")
+
+
+def test_numbers_that_export_took_as_given(bench):
+    numbers, x = Numbers(bench), numpy.arange(15, dtype="float32").reshape(5, 3)
+    near(numbers.call(x), x * numpy.float32(0.1) + 3)
+    numbers.call(x, count=4, says=("count", "4", "3"))
+    numbers.call(x, scale=0.2, says=("scale", "0.1"))
+    numbers.call(x, flag=False, says=("flag", "0", "1"))
+    numbers.call(x, rows=4, says=("rows", "4", "5"))
+
+
 def test_too_few_and_too_many_inputs(bench):
     run_with(bench, "minilm_pretrained", numpy.zeros((2, 8), "int64"), says=("input",))
     x = numpy.zeros((1, 16), "float32")

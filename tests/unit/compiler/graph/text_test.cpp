@@ -32,6 +32,29 @@ void expect_same_arguments(const Node& a, const Node& b) {
   }
 }
 
+TEST(Text, RoundTripsInputsThatAreNumbers) {
+  const std::string text =
+      "graph forward captured {\n"
+      "  symbol s0: [0, inf]\n"
+      "  input %any: int(s0) user \"any\"\n"
+      "  input %three: int(3) user \"three\"\n"
+      "  input %x: float user \"x\"\n"
+      "  input %tenth: float(0.1) user \"tenth\"\n"
+      "  input %nothing: float(nan) user \"nothing\"\n"
+      "  input %b: bool user \"b\"\n"
+      "  input %yes: bool(true) user \"yes\"\n"
+      "  input %no: bool(false) user \"no\"\n"
+      "}\n";
+  const Graph graph = parse_graph(text);
+  EXPECT_EQ(print(graph), text);
+  EXPECT_EQ(graph[3].number, 0.1);
+  EXPECT_EQ(graph[6].number, 1);
+  EXPECT_EQ(graph[7].number, 0);
+  EXPECT_FALSE(graph[2].number || graph[5].number);
+  EXPECT_THROW(parse_graph("graph f captured {\n input %x: float(3) user \"x\"\n}\n"), Error);
+  EXPECT_THROW(parse_graph("graph f captured {\n input %x: bool(1) user \"x\"\n}\n"), Error);
+}
+
 TEST(Text, RoundTripsEveryKindOfArgument) {
   Graph g;
   g.symbols["s0"] = {{2, 64}, 2, 8, std::nullopt};

@@ -1,0 +1,99 @@
+#include "compiler/codegen/program.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "compiler/graph/text.h"
+#include "compiler/loops/lower.h"
+
+namespace nacre {
+namespace {
+
+// The tables of a graph without kernels: its guards are what is asked for.
+ProgramTables tables_of(const std::string& text) {
+  const Graph graph = parse_graph(text);
+  const LoopProgram program = lower(graph);
+  return make_program(program, {}, {}, plan_memory(program), graph, 62, 0);
+}
+
+std::vector<formats::Guard> of_input(const ProgramTables& tables, uint16_t input) {
+  std::vector<formats::Guard> found;
+  for (const formats::Guard& guard : tables.entry.variants.at(0).guards)
+    if (guard.input == input && guard.kind != NACRE_GUARD_features &&
+        guard.kind != NACRE_GUARD_dtype && guard.kind != NACRE_GUARD_rank &&
+        guard.kind != NACRE_GUARD_node)
+      found.push_back(guard);
+  return found;
+}
+
+// `a == b` of the row's stage of expressions, as a text: symbols by name, other nodes by kind.
+std::vector<std::string> conditions(const ProgramTables& tables) {
+  const std::vector<formats::Node>& nodes = tables.entry.nodes;
+  const auto operand = [&](uint32_t number, auto& self) -> std::string {
+    const formats::Node& node = nodes.at(number);
+    const auto both = [&](const char* between) {
+      return "(" + self(node.a, self) + between + self(static_cast<uint32_t>(node.b), self) + ")";
+    };
+    switch (node.kind) {
+      case NACRE_EXPR_constant:
+        return std::to_string(node.b);
+      case NACRE_EXPR_symbol:
+        return tables.symbols.at(node.a).name;
+      case NACRE_EXPR_mul:
+        return both(" * ");
+      case NACRE_EXPR_mod:
+        return both(" % ");
+      case NACRE_EXPR_eq:
+        return both(" == ");
+      default:
+        return "?";
+    }
+  };
+  std::vector<std::string> found;
+  for (const formats::Guard& guard : tables.entry.variants.at(0).guards)
+    if (guard.kind == NACRE_GUARD_node)
+      found.push_back(operand(static_cast<uint32_t>(guard.ref), operand));
+  return found;
+}
+
+TEST(Program, NumbersThatExportTookAsGivenMustBeThose) {
+  const ProgramTables tables = tables_of(R"(graph forward primitive {
+    input %x: f32[2] user "x"
+    input %k: int(-3) user "k"
+    input %a: float(0.1) user "a"
+    input %yes: bool(true) user "yes"
+    input %any: bool user "any"
+    %y: f32[2] = prim.neg(%x)
+    output %y user
+  })");
+  using formats::Guard;
+  EXPECT_EQ(of_input(tables, 1), (std::vector<Guard>{{NACRE_GUARD_value_equal, 1, 0, 0, -3, 0}}));
+  EXPECT_EQ(of_input(tables, 2), (std::vector<Guard>{{NACRE_GUARD_value_equal, 2, 0, 0,
+                                                      std::bit_cast<int64_t>(0.1), 0}}));
+  EXPECT_EQ(of_input(tables, 3), (std::vector<Guard>{{NACRE_GUARD_value_equal, 3, 0, 0, 1, 0}}));
+  EXPECT_TRUE(of_input(tables, 4).empty());
+}
+
+TEST(Program, IntegersBindASymbolOrAgreeWithOne) {
+  const ProgramTables tables = tables_of(R"(graph forward primitive {
+    symbol n: [0, 100] multiple 4
+    symbol s0: [1, 64]
+    input %x: f32[s0] user "x"
+    input %n: int(n) user "n"
+    input %again: int(n) user "again"
+    input %twice: int(2*s0) user "twice"
+    %y: f32[s0] = prim.neg(%x)
+    output %y user
+  })");
+  using formats::Guard;
+  EXPECT_EQ(of_input(tables, 1), (std::vector<Guard>{{NACRE_GUARD_bind_value, 1, 0, 0, 0, 0},
+                                                     {NACRE_GUARD_value_range, 1, 0, 0, 0, 100}}));
+  EXPECT_EQ(of_input(tables, 2), (std::vector<Guard>{{NACRE_GUARD_bind_value, 2, 0, 2, 0, 0}}));
+  EXPECT_EQ(of_input(tables, 3), (std::vector<Guard>{{NACRE_GUARD_bind_value, 3, 0, 3, 0, 0}}));
+  EXPECT_EQ(conditions(tables), (std::vector<std::string>{"((n % 4) == 0)", "(again == n)",
+                                                          "(twice == (2 * s0))"}));
+}
+
+}  // namespace
+}  // namespace nacre
