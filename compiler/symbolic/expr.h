@@ -80,10 +80,7 @@ Expr product(const std::vector<Expr>& factors);  // 1 for none: the number of el
 
 // Reads what str() writes; Error{user} with the column otherwise.
 Expr parse_expr(std::string_view text);
-// Reads sympy's two text forms: the constructor form, as torch.export stores it (`Add(Symbol('s0', integer=True), Integer(-1))`),
-// and the printed form (`Max(1, s0//2)`, `FloorDiv(s0, 2)`, `Eq(Mod(s0, 2), 0)`, `ceiling(s0/2)`). Error{unsupported} names a
-// function that has no integer meaning here.
-Expr parse_sympy(std::string_view text);
+bool is_symbol_name(std::string_view text);  // what Expr::symbol takes
 
 }  // namespace nacre
 

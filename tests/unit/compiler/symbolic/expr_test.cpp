@@ -102,56 +102,5 @@ TEST(Expr, RefusesOverflowInsteadOfWrapping) {
   EXPECT_EQ(parse_expr("a*a").evaluate({{"a", INT64_MAX}}), std::nullopt);
 }
 
-TEST(Sympy, ReadsTheConstructorFormThatExportStores) {
-  EXPECT_EQ(
-      parse_sympy("Add(FloorDiv(Add(Symbol('s53', positive=True, integer=True), Integer(-1)), "
-                  "Integer(2)), Integer(1))"),
-      parse_expr("(s53 + 1) floordiv 2"));
-  EXPECT_EQ(parse_sympy("Mul(Integer(3), Symbol('s0', integer=True), Symbol('s1', integer=True))"),
-            parse_expr("3*s0*s1"));
-  EXPECT_EQ(parse_sympy("Add(Symbol('s0', integer=True), PythonMod(Mul(Integer(-1), Symbol('s0', "
-                        "integer=True)), Integer(8)))"),
-            parse_expr("s0 + (-s0) mod 8"));
-  EXPECT_EQ(parse_sympy("FloorToInt(Mul(Float('2.5', precision=53), ToFloat(Symbol('s0'))))"),
-            parse_expr("5*s0 floordiv 2"));
-  EXPECT_EQ(parse_sympy("Pow(Symbol('s0'), Integer(2))"), parse_expr("s0*s0"));
-}
-
-TEST(Sympy, ReadsThePrintedForm) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"Max(1, s0//2)", "max(1, s0 floordiv 2)"},
-      {"s77*s27", "s27*s77"},
-      {"FloorDiv(s0, 2)", "s0 floordiv 2"},
-      {"Eq(Mod(s0, 2), 0)", "s0 mod 2 == 0"},
-      {"ceiling(s0/2)", "(s0 + 1) floordiv 2"},
-      {"floor(s0/2 + 1/2)", "(s0 + 1) floordiv 2"},
-      {"s0**2 - 4*s0", "s0*s0 - 4*s0"},
-      {"(((s53 - 1)//2)) + 1", "(s53 + 1) floordiv 2"},
-      {"s0 + (PythonMod(-s0, 8))", "s0 + (-s0) mod 8"},
-      {"Piecewise((1, s0 < 2), (s0, True))", "select(s0 < 2, 1, s0)"},
-      {"(s0 < 3) & (s1 >= 2) | ~(s0 > s1)", "s0 < 3 and 2 <= s1 or not s1 < s0"},
-      {"ModularIndexing(s0, 4, 8)", "(s0 floordiv 4) mod 8"},
-      {"(s0*s1)/s1", "s0"},
-  };
-  for (const auto& [sympy, ours] : cases)
-    EXPECT_EQ(parse_sympy(sympy), parse_expr(ours)) << sympy << " is " << parse_sympy(sympy).str();
-}
-
-TEST(Sympy, TruncatesTowardsZero) {
-  const Expr e = parse_sympy("TruncToInt(IntTrueDiv(s0, 3))");
-  for (int64_t v = -7; v <= 7; ++v) EXPECT_EQ(e.evaluate({{"s0", v}}), v / 3);
-}
-
-TEST(Sympy, NamesWhatHasNoIntegerMeaning) {
-  for (const char* text : {"sin(s0)", "s0/2", "0.1*s0", "s0**s1"}) {
-    try {
-      (void)parse_sympy(text);
-      FAIL() << text;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind, ErrorKind::unsupported) << text << ": " << error.message;
-    }
-  }
-}
-
 }  // namespace
 }  // namespace nacre
