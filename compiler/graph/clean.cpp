@@ -5,13 +5,10 @@
 #include <unordered_map>
 
 #include "compiler/support/error.h"
+#include "compiler/support/hash.h"
 
 namespace nacre {
 namespace {
-
-size_t mixed(size_t h, size_t v) {
-  return (h ^ (v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2))) * 0xff51afd7ed558ccdull;
-}
 
 uint64_t bits_of(double v) {
   uint64_t bits = 0;
@@ -22,7 +19,7 @@ uint64_t bits_of(double v) {
 template <class List, class Hash>
 size_t hash_list(const List& list, Hash hash) {
   size_t h = list.size();
-  for (const auto& e : list) h = mixed(h, hash(e));
+  for (const auto& e : list) h = hash_combine(h, hash(e));
   return h;
 }
 
@@ -48,7 +45,7 @@ size_t hash_of(const Argument& a) {
     size_t operator()(const Keyword& k) const { return std::hash<std::string>()(k.text); }
     size_t operator()(const SubgraphRef& s) const { return std::hash<std::string>()(s.name); }
   };
-  return mixed(a.index(), std::visit(Visitor{}, a));
+  return hash_combine(a.index(), std::visit(Visitor{}, a));
 }
 
 // Doubles by their bits: 0.0 is not -0.0, and a NaN is itself.
@@ -66,7 +63,7 @@ bool same(const Argument& a, const Argument& b) {
 size_t hash_of(const Node& node) {
   size_t h = std::hash<std::string>()(node.op);
   for (const auto& [name, argument] : node.args)
-    h = mixed(mixed(h, std::hash<std::string>()(name)), hash_of(argument));
+    h = hash_combine(hash_combine(h, std::hash<std::string>()(name)), hash_of(argument));
   return h;
 }
 

@@ -37,7 +37,7 @@ BufferId Packer::pack(const Operand& from, const std::string& form, const std::v
   std::string key = form;
   for (const Region& r : regions)
     for (const Expr& e : r.at) key += "," + e.str();
-  const std::string name = fmt::format("{}@{}.{}", source.target, form, hash_hex(key).substr(0, 6));
+  const std::string name = fmt::format("{}@{}.{}", source.target, form, hash_hex(key));
   if (auto found = made_.find(name); found != made_.end()) return found->second;
 
   Buffer raw = source;

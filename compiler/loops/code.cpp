@@ -4,11 +4,10 @@
 #include <bit>
 
 #include "compiler/support/error.h"
+#include "compiler/support/hash.h"
 
 namespace nacre {
 namespace {
-
-size_t combined(size_t h, size_t v) { return (h ^ (v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2))) * 0xff51afd7ed558ccdull; }
 
 // Sums and products of symbols and numbers are canonical already.
 bool needs_facts(const Expr& e) {
@@ -157,12 +156,12 @@ Facts facts_in(const LoopProgram& program, const Group& group, const Nest& nest)
 // ---- Building code.
 
 size_t hash_of(const Scalar& s) {
-  size_t h = combined(static_cast<size_t>(s.op), static_cast<size_t>(s.dtype));
-  h = combined(h, std::hash<std::string>()(s.prim));
-  for (int o : s.operands) h = combined(h, static_cast<size_t>(o));
-  h = combined(h, static_cast<size_t>(s.buffer));
-  for_each_expr(s, [&](const Expr& e) { h = combined(h, e.hash()); });
-  return combined(h, std::bit_cast<size_t>(s.number));
+  size_t h = hash_combine(static_cast<size_t>(s.op), static_cast<size_t>(s.dtype));
+  h = hash_combine(h, std::hash<std::string>()(s.prim));
+  for (int o : s.operands) h = hash_combine(h, static_cast<size_t>(o));
+  h = hash_combine(h, static_cast<size_t>(s.buffer));
+  for_each_expr(s, [&](const Expr& e) { h = hash_combine(h, e.hash()); });
+  return hash_combine(h, std::bit_cast<size_t>(s.number));
 }
 
 bool same_scalar(const Scalar& a, const Scalar& b) {

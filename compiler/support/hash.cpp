@@ -7,13 +7,9 @@
 
 namespace nacre {
 
-std::uint64_t hash64(const void* data, std::size_t size_bytes) {
-  return XXH3_64bits(data, size_bytes);
+std::string hash_hex(std::string_view bytes) {
+  return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
 }
-
-std::uint64_t hash64(std::string_view bytes) { return hash64(bytes.data(), bytes.size()); }
-
-std::string hash_hex(std::string_view bytes) { return fmt::format("{:016x}", hash64(bytes)); }
 
 std::string hash128_hex(std::string_view bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());

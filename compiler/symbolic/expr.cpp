@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/hash.h"
 
 namespace nacre {
 
@@ -48,11 +49,6 @@ int64_t mod_int(int64_t a, int64_t b) {
   if (b == -1) return 0;
   const int64_t r = a % b;
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-size_t mixed(size_t h, size_t v) {
-  h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-  return h * 0xff51afd7ed558ccdull;
 }
 
 // Constants in this range are shared static nodes: no allocation, no reference count.
@@ -268,8 +264,8 @@ struct ExprFactory {
   static Expr node(ExprOp op, std::vector<Expr> operands) {
     auto n = std::make_shared<Expr::Node>();
     n->op = op;
-    n->hash = mixed(0x51ed, static_cast<size_t>(op));
-    for (const Expr& e : operands) n->hash = mixed(n->hash, e.hash());
+    n->hash = hash_combine(0x51ed, static_cast<size_t>(op));
+    for (const Expr& e : operands) n->hash = hash_combine(n->hash, e.hash());
     n->operands = std::move(operands);
     return Expr(std::shared_ptr<const Expr::Node>(std::move(n)));
   }
@@ -530,7 +526,7 @@ Expr::Expr(int64_t value) {
     std::vector<Node> nodes(static_cast<size_t>(kSmallMax - kSmallMin + 1));
     for (size_t i = 0; i < nodes.size(); ++i) {
       nodes[i].value = kSmallMin + static_cast<int64_t>(i);
-      nodes[i].hash = mixed(0xc057, static_cast<size_t>(nodes[i].value));
+      nodes[i].hash = hash_combine(0xc057, static_cast<size_t>(nodes[i].value));
     }
     return nodes;
   }();
@@ -542,7 +538,7 @@ Expr::Expr(int64_t value) {
   }
   auto n = std::make_shared<Node>();
   n->value = value;
-  n->hash = mixed(0xc057, static_cast<size_t>(value));
+  n->hash = hash_combine(0xc057, static_cast<size_t>(value));
   node_ = std::move(n);
 }
 
@@ -550,7 +546,7 @@ Expr Expr::symbol(std::string name) {
   check(is_symbol_name(name), "'{}' is not a symbol's name", name);
   auto n = std::make_shared<Node>();
   n->op = ExprOp::symbol;
-  n->hash = mixed(0x5b01, std::hash<std::string>()(name));
+  n->hash = hash_combine(0x5b01, std::hash<std::string>()(name));
   n->name = std::move(name);
   return Expr(std::shared_ptr<const Node>(std::move(n)));
 }
