@@ -41,6 +41,16 @@ static inline uint32_t nacre_dtype_size_bytes(uint32_t dtype) {
   return dtype < NACRE_DTYPE_COUNT ? sizes[dtype] : 0;
 }
 
+// Its kind as in the table, '?' for a number that names no type.
+static inline char nacre_dtype_kind(uint32_t dtype) {
+  static const char kinds[] = {'?',
+#define X(number, id, name, torch, bytes, kind) kind,
+                               NACRE_DTYPES(X)
+#undef X
+  };
+  return dtype < NACRE_DTYPE_COUNT ? kinds[dtype] : '?';
+}
+
 // The name as textual IR and messages spell it; "?" for a number that names no type.
 static inline const char* nacre_dtype_name(uint32_t dtype) {
   switch (dtype) {

@@ -132,7 +132,7 @@ static nacre_status check_address(nacre_session* s, const char* what, uint32_t n
                                   const void* data, size_t size, uint32_t dtype) {
   // Complex numbers are aligned as their parts are.
   uint32_t align = nacre_dtype_size_bytes(dtype);
-  if (dtype == NACRE_c64 || dtype == NACRE_c128) align /= 2;
+  if (nacre_dtype_kind(dtype) == 'c') align /= 2;
   if ((data || !size) && !((uintptr_t)data % align)) return NACRE_OK;
   struct nacre_text text = nacre_session_say(s);
   nacre_text_add(&text, data ? "%s %d is not aligned for its elements" : "%s %d has no data", what,

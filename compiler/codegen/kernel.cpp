@@ -5,6 +5,7 @@
 #include "compiler/codegen/address.h"
 #include "compiler/codegen/contraction.h"
 #include "compiler/codegen/nest.h"
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -28,7 +29,7 @@ std::string storage_type(nacre_dtype dtype) {
 }
 
 std::string scalar_type(nacre_dtype dtype) {
-  return dtype == NACRE_f16 || dtype == NACRE_bf16 ? "float" : storage_type(dtype);
+  return storage_type(compute_type(dtype));
 }
 
 std::string KernelContext::pointer(BufferId id) {

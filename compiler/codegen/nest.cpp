@@ -6,14 +6,13 @@
 
 #include "compiler/codegen/address.h"
 #include "compiler/graph/ops.h"
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
 
 namespace {
 
-bool is_half(nacre_dtype dtype) { return dtype == NACRE_f16 || dtype == NACRE_bf16; }
-bool is_float(nacre_dtype dtype) { return dtype == NACRE_f32 || dtype == NACRE_f64 || is_half(dtype); }
 
 // `expression` of ops.def with a, b, c replaced by the operands' names.
 std::string with_operands(const std::string& expression, const std::vector<std::string>& operands) {
@@ -53,7 +52,7 @@ std::string identity(const std::string& prim, nacre_dtype dtype) {
   if (prim == "sum" || prim == "any" || prim == "cumsum") return "0";
   if (prim == "prod" || prim == "all" || prim == "cumprod") return "1";
   const bool greatest = prim == "amin" || prim == "cummin";
-  if (is_float(dtype)) return float_literal(greatest ? INFINITY : -INFINITY, dtype == NACRE_f64);
+  if (is_floating(dtype)) return float_literal(greatest ? INFINITY : -INFINITY, dtype == NACRE_f64);
   switch (dtype) {
     case NACRE_bool_: return greatest ? "1" : "0";
     case NACRE_u8: return greatest ? "255" : "0";
@@ -333,7 +332,7 @@ bool NestEmitter::choose_vector() {
 }
 
 std::string NestEmitter::literal(const Scalar& s) const {
-  if (is_float(s.dtype)) return float_literal(s.number, s.dtype == NACRE_f64);
+  if (is_floating(s.dtype)) return float_literal(s.number, s.dtype == NACRE_f64);
   if (s.dtype == NACRE_bool_) return s.number != 0 ? "true" : "false";
   if (std::abs(s.number) <= 9007199254740992.0 && s.number == std::floor(s.number) && !(s.number == 0 && !s.expr.is(0)))
     return integer_literal(static_cast<int64_t>(s.number));
@@ -409,7 +408,7 @@ void NestEmitter::emit_pointwise(int i) {
   const bool divides = s.prim == "div_trunc" || s.prim == "div_floor" || s.prim == "fmod" || s.prim == "remainder";
   std::vector<std::string> operands;
   for (int o : s.operands) operands.push_back(operand(o, as_vector));
-  if (divides && !is_float(operand_dtype))
+  if (divides && !is_floating(operand_dtype))
     operands[1] = fmt::format("nonzero({}, status, {})", operands[1], 2 | context_.provenance(s.where) << 8);
   std::string text;
   if (as_vector && s.prim == "where")
@@ -446,7 +445,7 @@ void NestEmitter::emit_scalar(int i) {
         else out.line("const vi {} = {} != splat(0.f);", v(i), x);
       } else if (s.dtype == NACRE_bool_) {
         out.line("const bool {} = {} != 0;", v(i), x);
-      } else if (is_float(from.dtype) && !is_float(s.dtype)) {
+      } else if (is_floating(from.dtype) && !is_floating(s.dtype)) {
         out.line("const {0} {1} = to_integer<{0}>({2});", type, v(i), x);
       } else {
         out.line("const {0} {1} = static_cast<{0}>({2});", type, v(i), x);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 #include "compiler/support/print.h"
 
@@ -28,19 +29,8 @@ double bfloat_to_double(std::uint16_t bits) {
   return static_cast<double>(value);
 }
 
-bool is_floating(nacre_dtype dtype) {
-  switch (dtype) {
-    case NACRE_f16:
-    case NACRE_bf16:
-    case NACRE_f32:
-    case NACRE_f64:
-    case NACRE_c64:
-    case NACRE_c128:
-      return true;
-    default:
-      return false;
-  }
-}
+// Floating-point numbers, or pairs of them.
+bool has_rounding(nacre_dtype dtype) { return is_floating(dtype) || is_complex(dtype); }
 
 double spacing_at_one(nacre_dtype dtype) {
   switch (dtype) {
@@ -58,8 +48,7 @@ double spacing_at_one(nacre_dtype dtype) {
 
 // The real numbers of a floating-point tensor: a complex one has two an element.
 std::int64_t number_count(const HostTensor& tensor) {
-  const bool complex = tensor.dtype == NACRE_c64 || tensor.dtype == NACRE_c128;
-  return tensor.elements() * (complex ? 2 : 1);
+  return tensor.elements() * (is_complex(tensor.dtype) ? 2 : 1);
 }
 
 double number_at(const HostTensor& tensor, std::int64_t index) {
@@ -123,11 +112,11 @@ Comparison compare_shape(const HostTensor& result, const HostTensor& expected) {
 Comparison compare(const HostTensor& result, const HostTensor& expected,
                    const HostTensor* reference) {
   if (Comparison shape = compare_shape(result, expected); !shape.passed) return shape;
-  if (!is_floating(expected.dtype)) return compare_exactly(result, expected);
+  if (!has_rounding(expected.dtype)) return compare_exactly(result, expected);
 
   const HostTensor& exact = reference ? *reference : expected;
   check(exact.shape == expected.shape && number_count(exact) == number_count(expected) &&
-            is_floating(exact.dtype),
+            has_rounding(exact.dtype),
         "the reference is {}, the result {}", type_text(exact), type_text(expected));
   Comparison out;
   std::int64_t worst = 0;
@@ -168,7 +157,7 @@ std::string describe(const Comparison& comparison) {
 }
 
 std::optional<std::vector<double>> as_doubles(const HostTensor& tensor) {
-  if (!is_floating(tensor.dtype)) return std::nullopt;
+  if (!has_rounding(tensor.dtype)) return std::nullopt;
   std::vector<double> numbers;
   for (std::int64_t i = 0; i < number_count(tensor); ++i) numbers.push_back(number_at(tensor, i));
   return numbers;

@@ -16,7 +16,7 @@ Appended append(CodeBuilder& code, const std::vector<Scalar>& source, const std:
     int id = take ? take(s, source[i]) : -1;
     if (id < 0) id = s.op == ScalarOp::index ? code.index(s.expr, s.dtype) : code.add(s);
     result.numbers[i] = id;
-    const char kind = type_class(source[i].dtype);
+    const char kind = kind_of(source[i].dtype);
     if (kind == 'i' || kind == 'u')
       result.values[scalar_symbol(static_cast<int>(i))] = Expr::symbol(scalar_symbol(id));
   }

@@ -45,7 +45,7 @@ const Store* only_store(const Nest& nest, BufferId b) {
 bool may_fail(const std::vector<Scalar>& code) {
   return std::any_of(code.begin(), code.end(), [](const Scalar& s) {
     return s.op == ScalarOp::check_index ||
-           (s.op == ScalarOp::pointwise && type_class(s.dtype) != 'f' &&
+           (s.op == ScalarOp::pointwise && kind_of(s.dtype) != 'f' &&
             (s.prim == "div_trunc" || s.prim == "div_floor" || s.prim == "fmod" || s.prim == "remainder"));
   });
 }
@@ -277,7 +277,7 @@ struct Scaled {
 std::optional<Scaled> scaled_load(const Nest& nest, int value) {
   const Scalar& s = nest.code[static_cast<size_t>(value)];
   if (s.op == ScalarOp::load && s.when.empty() && is_free_of_scalars(s.at)) return Scaled{s, std::nullopt};
-  if (s.op != ScalarOp::pointwise || s.prim != "mul" || type_class(s.dtype) != 'f') return std::nullopt;
+  if (s.op != ScalarOp::pointwise || s.prim != "mul" || kind_of(s.dtype) != 'f') return std::nullopt;
   for (size_t i : {0u, 1u}) {
     const Scalar &load = nest.code[static_cast<size_t>(s.operands[i])], &factor = nest.code[static_cast<size_t>(s.operands[1 - i])];
     if (load.op == ScalarOp::load && load.when.empty() && is_free_of_scalars(load.at) && factor.op == ScalarOp::constant)

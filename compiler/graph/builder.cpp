@@ -5,6 +5,7 @@
 
 #include "compiler/graph/ops.h"
 #include "compiler/graph/shapes.h"
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -36,14 +37,9 @@ Argument optional_ref(ValueId id) {
   return ValueRef{id};
 }
 
-bool is_floating(nacre_dtype dtype) {
-  return dtype == NACRE_f16 || dtype == NACRE_bf16 || dtype == NACRE_f32 || dtype == NACRE_f64 ||
-         dtype == NACRE_c64 || dtype == NACRE_c128;
-}
-
 // A number as an argument of the kind that fits the dtype.
 Argument number_of(double value, nacre_dtype dtype) {
-  if (is_floating(dtype)) return value;
+  if (is_floating(dtype) || is_complex(dtype)) return value;
   if (dtype == NACRE_bool_) return value != 0;
   check(value == std::floor(value) && std::abs(value) < 9.3e18, "{} as {}", value,
         nacre_dtype_name(dtype));

@@ -11,18 +11,6 @@ namespace nacre {
 
 // ---- Scalar types.
 
-char kind_of(nacre_dtype dtype) {
-  switch (dtype) {
-#define X(number, id, name, torch, bytes, kind) \
-  case NACRE_##id:                              \
-    return kind;
-    NACRE_DTYPES(X)
-#undef X
-    default:
-      return '?';
-  }
-}
-
 namespace {
 
 int bits(nacre_dtype dtype) { return static_cast<int>(nacre_dtype_size_bytes(dtype)) * 8; }
@@ -76,10 +64,6 @@ nacre_dtype promote(nacre_dtype a, nacre_dtype b) {
 }
 
 nacre_dtype float_for(nacre_dtype dtype) { return is_integer_or_bool(dtype) ? NACRE_f32 : dtype; }
-
-nacre_dtype compute_type(nacre_dtype dtype) {
-  return dtype == NACRE_f16 || dtype == NACRE_bf16 ? NACRE_f32 : dtype;
-}
 
 double largest(nacre_dtype dtype) {
   switch (dtype) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "compiler/graph/builder.h"
+#include "compiler/support/dtype.h"
 
 namespace nacre {
 
@@ -23,16 +24,8 @@ using Dims = std::vector<int64_t>;
 
 // ---- Scalar types.
 
-char kind_of(nacre_dtype dtype);  // b bool, u unsigned, i signed, f floating, c complex
-inline bool is_floating(nacre_dtype dtype) { return kind_of(dtype) == 'f'; }
-inline bool is_integer(nacre_dtype dtype) { return kind_of(dtype) == 'i' || kind_of(dtype) == 'u'; }
-inline bool is_integer_or_bool(nacre_dtype dtype) {
-  return is_integer(dtype) || kind_of(dtype) == 'b';
-}
 nacre_dtype promote(nacre_dtype a, nacre_dtype b);  // torch.promote_types
 nacre_dtype float_for(nacre_dtype dtype);           // float32 for integers and bool
-nacre_dtype compute_type(
-    nacre_dtype dtype);  // float32 for the 16-bit floats, in which ATen computes in float
 double largest(nacre_dtype dtype);        // torch.finfo(dtype).max
 double epsilon(nacre_dtype dtype);        // torch.finfo(dtype).eps
 double padding_below(nacre_dtype dtype);  // -inf, or the least integer

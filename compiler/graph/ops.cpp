@@ -12,6 +12,7 @@ const std::vector<Primitive>& primitives() {
 #define NACRE_VIEW(name) {#name, PrimClass::view, 0, PrimResult::same, ""},
 #define NACRE_REDUCTION(name, result) {#name, PrimClass::reduction, 0, PrimResult::result, ""},
 #define NACRE_SCAN(name) {#name, PrimClass::scan, 0, PrimResult::same, ""},
+#define NACRE_SORTING(name) {#name, PrimClass::sorting, 0, PrimResult::same, ""},
 #define NACRE_CREATION(name) {#name, PrimClass::creation, 0, PrimResult::same, ""},
 #define NACRE_INDEXING(name) {#name, PrimClass::indexing, 0, PrimResult::same, ""},
 #define NACRE_CONTRACTION(name) {#name, PrimClass::contraction, 0, PrimResult::same, ""},
@@ -35,6 +36,17 @@ const Primitive* find_primitive(std::string_view name) {
 PrimClass primitive_class(std::string_view name) {
   const Primitive* p = find_primitive(name);
   return p ? p->kind : PrimClass::none;
+}
+
+nacre_dtype result_dtype(const Primitive& primitive, nacre_dtype operand) {
+  switch (primitive.result) {
+    case PrimResult::boolean:
+      return NACRE_bool_;
+    case PrimResult::index:
+      return NACRE_i64;
+    default:
+      return operand;
+  }
 }
 
 const std::vector<std::string>& operand_names(std::string_view op) {

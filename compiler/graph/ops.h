@@ -5,9 +5,11 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/dtype.h"
+
 namespace nacre {
 
-enum class PrimClass { none, pointwise, cast, view, reduction, scan, creation, indexing, contraction };
+enum class PrimClass { none, pointwise, cast, view, reduction, scan, sorting, creation, indexing, contraction };
 enum class PrimResult { same, boolean, index };
 
 struct Primitive {
@@ -25,6 +27,9 @@ const Primitive* find_primitive(std::string_view name);
 
 // PrimClass::none for what is no primitive.
 PrimClass primitive_class(std::string_view name);
+
+// Of a pointwise primitive or a reduction, from the dtype of its last operand.
+nacre_dtype result_dtype(const Primitive& primitive, nacre_dtype operand);
 
 // The arguments of a primitive that come first and are tensors, in order: textual IR leaves their names out. Of another
 // operator: `self`.

@@ -8,6 +8,7 @@
 
 #include "compiler/graph/ops.h"
 #include "compiler/graph/text.h"
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 #include "compiler/support/print.h"
 
@@ -35,9 +36,6 @@ std::string shape_text(const Shape& shape) {
   return out + "]";
 }
 
-bool is_floating(nacre_dtype dtype) {
-  return dtype == NACRE_f16 || dtype == NACRE_bf16 || dtype == NACRE_f32 || dtype == NACRE_f64;
-}
 bool is_index(nacre_dtype dtype) { return dtype == NACRE_i64; }
 
 // One primitive's arguments and the graph around it; every reader refuses what does not fit.
@@ -154,7 +152,7 @@ class Inference {
     const auto* number = std::get_if<double>(&a);
     const bool fits = std::holds_alternative<Expr>(a) || std::holds_alternative<bool>(a) || number;
     expect(fits, "argument {} is no number", name);
-    expect(!number || is_floating(of) || of == NACRE_c64 || of == NACRE_c128 ||
+    expect(!number || is_floating(of) || is_complex(of) ||
                *number == std::floor(*number),
            "argument {} is no number of type {}", name, nacre_dtype_name(of));
   }
@@ -229,7 +227,7 @@ std::vector<Value> Inference::pointwise(const Primitive& prim) {
     expect_dtype(v, names[i], prim.name == "where" && i == 0 ? NACRE_bool_ : last.dtype);
   }
   const Value& first = tensor(names[0]);
-  return one(prim.result == PrimResult::boolean ? NACRE_bool_ : last.dtype, first.shape);
+  return one(result_dtype(prim, last.dtype), first.shape);
 }
 
 std::vector<Value> Inference::broadcast() {
@@ -345,15 +343,12 @@ std::vector<Value> Inference::reduction(const Primitive& prim) {
   if (prim.result == PrimResult::index) expect(reduced.size() == 1, "more than one dim");
   if (prim.name == "sum" || prim.name == "prod")
     expect(
-        is_floating(x.dtype) || is_index(x.dtype) || x.dtype == NACRE_c64 || x.dtype == NACRE_c128,
+        is_floating(x.dtype) || is_index(x.dtype) || is_complex(x.dtype),
         "{} must be cast to i64 first", nacre_dtype_name(x.dtype));
   Shape shape;
   for (size_t i = 0; i < x.shape.size(); ++i)
     if (std::find(reduced.begin(), reduced.end(), i) == reduced.end()) shape.push_back(x.shape[i]);
-  return one(prim.result == PrimResult::same      ? x.dtype
-             : prim.result == PrimResult::boolean ? NACRE_bool_
-                                                  : NACRE_i64,
-             std::move(shape));
+  return one(result_dtype(prim, x.dtype), std::move(shape));
 }
 
 std::vector<Value> Inference::scan() {
@@ -551,7 +546,9 @@ std::vector<Value> Inference::run() {
     case PrimClass::reduction:
       return reduction(*prim);
     case PrimClass::scan:
-      return prim->name == "sort" ? sort() : scan();
+      return scan();
+    case PrimClass::sorting:
+      return sort();
     default:
       break;
   }

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "compiler/graph/ops.h"
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -29,12 +30,6 @@ bool is_bare(std::string_view s) {
 bool is_bare_keyword(std::string_view s) {
   return !s.empty() && (std::isalpha(static_cast<unsigned char>(s[0])) || s[0] == '_') &&
          std::all_of(s.begin(), s.end(), [](char c) { return is_word_char(c) || c == ':'; });
-}
-
-std::optional<nacre_dtype> dtype_named(std::string_view name) {
-  for (uint32_t d = 1; d < NACRE_DTYPE_COUNT; ++d)
-    if (name == nacre_dtype_name(d)) return static_cast<nacre_dtype>(d);
-  return std::nullopt;
 }
 
 // Words that an argument's text may be and that are therefore no bare keywords.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -33,7 +34,7 @@ struct Code {
     return add(s);
   }
   int load(const Buffer& of, BufferId buffer, std::vector<Expr> at, std::vector<Expr> when = {}) {
-    const nacre_dtype dtype = of.dtype == NACRE_f16 || of.dtype == NACRE_bf16 ? NACRE_f32 : of.dtype;
+    const nacre_dtype dtype = compute_type(of.dtype);
     Scalar s;
     s.op = ScalarOp::load;
     s.dtype = dtype;

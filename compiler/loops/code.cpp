@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "compiler/graph/ops.h"
 #include "compiler/support/error.h"
 #include "compiler/support/hash.h"
 
@@ -43,52 +44,6 @@ Expr renumbered(const Expr& e, const std::vector<int>& numbers) {
 }
 
 }  // namespace
-
-// ---- Scalar types and primitives.
-
-char type_class(nacre_dtype dtype) {
-  switch (dtype) {
-#define X(number, id, name, torch, bytes, kind) \
-  case NACRE_##id:                              \
-    return kind;
-    NACRE_DTYPES(X)
-#undef X
-    default:
-      return '?';
-  }
-}
-
-nacre_dtype register_type(nacre_dtype stored) {
-  return stored == NACRE_f16 || stored == NACRE_bf16 ? NACRE_f32 : stored;
-}
-
-const PointwiseInfo* pointwise_info(const std::string& prim) {
-  constexpr bool same = false, boolean = true;
-  static const std::unordered_map<std::string, PointwiseInfo> table = {
-#define NACRE_POINTWISE(name, arity, result, expression) {#name, {arity, result}},
-#include "compiler/graph/ops.def"
-  };
-  auto found = table.find(prim);
-  return found == table.end() ? nullptr : &found->second;
-}
-
-bool is_reduction(const std::string& prim) {
-  static const std::set<std::string> table = {
-#define NACRE_REDUCTION(name, result) #name,
-#include "compiler/graph/ops.def"
-  };
-  return table.contains(prim);
-}
-
-bool is_scan(const std::string& prim) {
-  return prim == "cumsum" || prim == "cumprod" || prim == "cummax" || prim == "cummin";
-}
-
-nacre_dtype reduced_type(const std::string& prim, nacre_dtype operand) {
-  if (prim == "any" || prim == "all") return NACRE_bool_;
-  if (prim == "argmax" || prim == "argmin") return NACRE_i64;
-  return operand;
-}
 
 // ---- Scalars as symbols.
 
@@ -184,7 +139,7 @@ int CodeBuilder::add(Scalar scalar) {
 int CodeBuilder::constant(double number, nacre_dtype dtype) {
   Scalar s;
   s.op = ScalarOp::constant;
-  s.dtype = register_type(dtype);
+  s.dtype = compute_type(dtype);
   s.number = number;
   return add(std::move(s));
 }
@@ -194,7 +149,7 @@ int CodeBuilder::index(Expr value, nacre_dtype dtype) {
   if (auto c = value.constant(); c && *c >= -kExact && *c <= kExact) return constant(static_cast<double>(*c), dtype);
   Scalar s;
   s.op = ScalarOp::index;
-  s.dtype = register_type(dtype);
+  s.dtype = compute_type(dtype);
   s.expr = std::move(value);
   return add(std::move(s));
 }
@@ -202,26 +157,26 @@ int CodeBuilder::index(Expr value, nacre_dtype dtype) {
 int CodeBuilder::load(BufferId buffer, nacre_dtype stored, std::vector<Expr> at) {
   Scalar s;
   s.op = ScalarOp::load;
-  s.dtype = register_type(stored);
+  s.dtype = compute_type(stored);
   s.buffer = buffer;
   s.at = std::move(at);
   return add(std::move(s));
 }
 
 int CodeBuilder::pointwise(const std::string& prim, std::vector<int> operands, const Provenance& where) {
-  const PointwiseInfo* info = pointwise_info(prim);
-  check(info && info->arity == static_cast<int>(operands.size()), "no primitive {} of {} operands", prim, operands.size());
+  const Primitive* p = find_primitive(prim);
+  check(p && p->kind == PrimClass::pointwise && p->arity == static_cast<int>(operands.size()), "no primitive {} of {} operands", prim, operands.size());
   Scalar s;
   s.op = ScalarOp::pointwise;
   s.prim = prim;
-  s.dtype = info->boolean ? NACRE_bool_ : (*this)[operands.back()].dtype;
+  s.dtype = result_dtype(*p, (*this)[operands.back()].dtype);
   s.operands = std::move(operands);
   s.where = where;
   return add(std::move(s));
 }
 
 int CodeBuilder::cast(int operand, nacre_dtype dtype, const Provenance& where) {
-  dtype = register_type(dtype);
+  dtype = compute_type(dtype);
   if ((*this)[operand].dtype == dtype) return operand;
   Scalar s;
   s.op = ScalarOp::cast;

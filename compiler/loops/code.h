@@ -10,23 +10,9 @@
 #include <vector>
 
 #include "compiler/loops/group.h"
+#include "compiler/support/dtype.h"
 
 namespace nacre {
-
-// ---- Scalar types and primitives.
-
-// The type in which an element of `stored` is computed with: float32 for the 16-bit floats.
-nacre_dtype register_type(nacre_dtype stored);
-char type_class(nacre_dtype dtype);  // b bool, u unsigned, i signed, f floating, c complex
-
-struct PointwiseInfo {
-  int arity = 0;
-  bool boolean = false;  // the result is bool; otherwise it has the type of the last operand
-};
-const PointwiseInfo* pointwise_info(const std::string& prim);
-bool is_reduction(const std::string& prim);
-bool is_scan(const std::string& prim);
-nacre_dtype reduced_type(const std::string& prim, nacre_dtype operand);
 
 // ---- Scalars as symbols of index expressions.
 

@@ -116,7 +116,7 @@ class Contractor {
   std::vector<T> dense(const Operand& o, const std::vector<LoopVar>& loops) const {
     const Array& array = arrays_[static_cast<size_t>(o.buffer)];
     const std::vector<std::byte> bytes = gathered(array, o.at, loops, symbols_);
-    const nacre_dtype type = register_type(array.dtype);
+    const nacre_dtype type = compute_type(array.dtype);
     const size_t n = bytes.size() / nacre_dtype_size_bytes(type);
     std::vector<T> result(n);
     const auto convert = [&](const auto* from) {
@@ -344,7 +344,7 @@ class Contractor {
 }  // namespace
 
 ContractionResult contract(const Contraction& contraction, const Symbols& symbols, std::vector<Array>& arrays) {
-  switch (type_class(contraction.dtype)) {
+  switch (kind_of(contraction.dtype)) {
     case 'f':
       if (contraction.dtype == NACRE_f64) return {NACRE_f64, Contractor<double>(contraction, symbols, arrays).run()};
       return {NACRE_f32, Contractor<float>(contraction, symbols, arrays).run()};

@@ -263,7 +263,7 @@ class Compiler {
 // ---- Elements.
 
 void load_elements(nacre_dtype stored, const std::byte* data, const int64_t* at, int n, void* out) {
-  if (stored == NACRE_f16 || stored == NACRE_bf16) {
+  if (is_half(stored)) {
     const auto* from = reinterpret_cast<const uint16_t*>(data);
     for (int i = 0; i < n; ++i)
       static_cast<float*>(out)[i] = stored == NACRE_f16 ? from_f16(from[at[i]]) : from_bf16(from[at[i]]);
@@ -289,7 +289,7 @@ T combined(StoreMode mode, T old, T value) {
 }
 
 void store_elements(nacre_dtype stored, StoreMode mode, std::byte* data, const int64_t* at, int n, const void* values) {
-  if (stored == NACRE_f16 || stored == NACRE_bf16) {
+  if (is_half(stored)) {
     auto* to = reinterpret_cast<uint16_t*>(data);
     for (int i = 0; i < n; ++i) {
       const float old = stored == NACRE_f16 ? from_f16(to[at[i]]) : from_bf16(to[at[i]]);
@@ -463,7 +463,7 @@ struct NestRunner::Impl {
       if (s2.op == ScalarOp::scan || s2.op == ScalarOp::reduce) {
         Accumulator& acc = accumulators[static_cast<int>(i)];
         acc.fold = fold_of(s2.prim);
-        acc.real = type_class(nest.code[static_cast<size_t>(s2.operands[0])].dtype) == 'f';
+        acc.real = kind_of(nest.code[static_cast<size_t>(s2.operands[0])].dtype) == 'f';
       }
     }
     for (const Store& store : nest.stores)
@@ -590,7 +590,7 @@ struct NestRunner::Impl {
         load(step, s, i, n);
         break;
       case ScalarOp::pointwise:
-        if (divides(s.prim) && type_class(s.dtype) != 'f')
+        if (divides(s.prim) && kind_of(s.dtype) != 'f')
           with_type(s.dtype, [&](auto tag) {
             using T = decltype(tag);
             const T* divisor = static_cast<const T*>(operand(1));
@@ -799,7 +799,7 @@ std::vector<std::byte> gathered(const Array& array, const std::vector<Expr>& at,
   from.dtype = array.dtype;
   from.shape.assign(array.shape.begin(), array.shape.end());
   to.name = "gathered";
-  to.dtype = register_type(array.dtype);
+  to.dtype = compute_type(array.dtype);
   Nest nest;
   Array dense;
   dense.dtype = to.dtype;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "compiler/graph/ops.h"
 #include "compiler/graph/text.h"
 #include "compiler/loops/lowering.h"
 #include "compiler/support/error.h"
@@ -101,10 +102,9 @@ std::string NodeArgs::text(std::string_view name, const std::string& otherwise) 
 
 namespace {
 
-// What shows the elements of its operand (a concat may).
+// What shows the elements of its one operand.
 bool is_view(const std::string& op) {
-  return op == "prim.broadcast" || op == "prim.reshape" || op == "prim.permute" || op == "prim.slice" ||
-         op == "prim.flip" || op == "prim.pad" || op == "prim.window";
+  return primitive_class(op) == PrimClass::view && op != "prim.concat" && op != "prim.select_scatter_range";
 }
 
 }  // namespace
@@ -280,12 +280,14 @@ void Lowering::lower_node(const Node& node) {
   const std::string prim = node.op.substr(5);
   const NodeArgs args(graph_, node);
   for (ValueId v : node.outputs)
-    if (v != kNoValue && graph_[v].kind == ValueKind::tensor && type_class(graph_[v].dtype) == 'c')
+    if (v != kNoValue && graph_[v].kind == ValueKind::tensor && kind_of(graph_[v].dtype) == 'c')
       fail_at(ErrorKind::unsupported, where_text(node.where), "{} on complex numbers", node.where.op);
-  if (pointwise_info(prim) || prim == "cast") return lower_pointwise(node, prim);
-  if (is_view(node.op) && lower_view(node, args)) return;
-  if (is_reduction(prim)) return lower_reduction(node, prim, args);
-  if (is_scan(prim)) return lower_scan(node, prim, args);
+  const Primitive* p = find_primitive(prim);
+  const PrimClass kind = p ? p->kind : PrimClass::none;
+  if (kind == PrimClass::pointwise || kind == PrimClass::cast) return lower_pointwise(node, *p);
+  if (is_view(node.op)) return lower_view(node, args);
+  if (kind == PrimClass::reduction) return lower_reduction(node, *p, args);
+  if (kind == PrimClass::scan) return lower_scan(node, prim, args);
   if (lower_creation(node, args)) return;
   if (prim == "concat") return lower_concat(node, args);
   if (prim == "select_scatter_range") return lower_select_scatter(node, args);
@@ -301,7 +303,7 @@ void Lowering::lower_node(const Node& node) {
   fail_at(ErrorKind::unsupported, where_text(node.where), "no lowering to loops for {}", node.op);
 }
 
-bool Lowering::lower_view(const Node& node, const NodeArgs& args) {
+void Lowering::lower_view(const Node& node, const NodeArgs& args) {
   const std::string prim = node.op.substr(5);
   const View& x = view(args.value("x"));
   const ValueId y = node.outputs[0];
@@ -322,7 +324,7 @@ bool Lowering::lower_view(const Node& node, const NodeArgs& args) {
   } else if (prim == "pad") {
     Scalar value;
     value.op = ScalarOp::constant;
-    value.dtype = register_type(x.dtype);
+    value.dtype = compute_type(x.dtype);
     value.number = args.number("value");
     std::optional<View> padded = pad_view(x, args.exprs("low"), args.exprs("high"), value, facts);
     if (!padded) {
@@ -334,14 +336,13 @@ bool Lowering::lower_view(const Node& node, const NodeArgs& args) {
   }
   result.shape = graph_[y].shape;
   views_[static_cast<size_t>(y)] = std::move(result);
-  return true;
 }
 
 bool Lowering::lower_creation(const Node& node, const NodeArgs& args) {
   const ValueId y = node.outputs.empty() ? kNoValue : node.outputs[0];
   if (node.op == "prim.full") {
     Scalar s;
-    s.dtype = register_type(graph_[y].dtype);
+    s.dtype = compute_type(graph_[y].dtype);
     s.where = node.where;
     const Argument& value = args.get("value");
     const Expr* e = std::get_if<Expr>(&value);
@@ -365,7 +366,7 @@ bool Lowering::lower_creation(const Node& node, const NodeArgs& args) {
   if (!real) {
     Scalar s;
     s.op = ScalarOp::index;
-    s.dtype = register_type(dtype);
+    s.dtype = compute_type(dtype);
     s.expr = args.expr("start") + args.expr("step") * (graph_[y].shape[0].is(1) ? Expr(0) : dim_symbol(0));
     s.where = node.where;
     views_[static_cast<size_t>(y)] = filled(std::move(s), graph_[y].shape, dtype);
@@ -384,28 +385,28 @@ bool Lowering::lower_creation(const Node& node, const NodeArgs& args) {
   return true;
 }
 
-void Lowering::lower_pointwise(const Node& node, const std::string& prim) {
+void Lowering::lower_pointwise(const Node& node, const Primitive& prim) {
   const ValueId y = node.outputs[0];
   Nest nest;
   Domain d = domain(graph_[y].shape);
   nest.loops = d.loops;
   CodeBuilder code(nest.code);
   std::vector<int> operands;
-  const size_t arity = prim == "cast" ? 1 : static_cast<size_t>(pointwise_info(prim)->arity);
+  const size_t arity = static_cast<size_t>(prim.arity);
   check(node.args.size() >= arity, "{} has {} arguments", node.op, node.args.size());
   for (size_t i = 0; i < arity; ++i) {
     auto* v = std::get_if<ValueRef>(&node.args[i].second);
     check(v && v->id != kNoValue, "{}: operand {} is not a value", node.op, i);
     operands.push_back(read_value(code, v->id, d.index, d.simplify));
   }
-  const int result = prim == "cast" ? code.cast(operands[0], graph_[y].dtype, node.where)
-                                    : code.pointwise(prim, operands, node.where);
+  const int result = prim.kind == PrimClass::cast ? code.cast(operands[0], graph_[y].dtype, node.where)
+                                                  : code.pointwise(prim.name, operands, node.where);
   const BufferId b = result_buffer(y);
   store_all(nest, b, d.index, result);
-  new_group(prim).nests.push_back(std::move(nest));
+  new_group(prim.name).nests.push_back(std::move(nest));
 }
 
-void Lowering::lower_reduction(const Node& node, const std::string& prim, const NodeArgs& args) {
+void Lowering::lower_reduction(const Node& node, const Primitive& prim, const NodeArgs& args) {
   const ValueId x = args.value("x"), y = node.outputs[0];
   const std::vector<int> dims = args.integers("dims");
   const std::vector<Expr>& shape = graph_[x].shape;
@@ -426,15 +427,15 @@ void Lowering::lower_reduction(const Node& node, const std::string& prim, const 
   CodeBuilder code(nest.code);
   Scalar s;
   s.op = ScalarOp::reduce;
-  s.prim = prim;
+  s.prim = prim.name;
   s.operands = {read_value(code, x, d.index, d.simplify)};
-  if ((prim == "any" || prim == "all") && code[s.operands[0]].dtype != NACRE_bool_)
+  if (prim.result == PrimResult::boolean && code[s.operands[0]].dtype != NACRE_bool_)
     s.operands = {code.cast(s.operands[0], NACRE_bool_, node.where)};
-  s.dtype = reduced_type(prim, code[s.operands[0]].dtype);
+  s.dtype = result_dtype(prim, code[s.operands[0]].dtype);
   s.where = node.where;
   const int result = code.add(std::move(s));
   store_all(nest, result_buffer(y), kept, result);
-  new_group(prim).nests.push_back(std::move(nest));
+  new_group(prim.name).nests.push_back(std::move(nest));
 }
 
 void Lowering::lower_scan(const Node& node, const std::string& prim, const NodeArgs& args) {
@@ -545,7 +546,7 @@ void Lowering::lower_outputs() {
     auto give = [&](const Expr& number, nacre_dtype dtype) {
       Scalar s;
       s.op = ScalarOp::index;
-      s.dtype = register_type(dtype);
+      s.dtype = compute_type(dtype);
       s.expr = number;
       out.buffer = new_buffer("number", BufferKind::output, dtype, {});
       program_[out.buffer].index = static_cast<int>(program_.outputs.size());

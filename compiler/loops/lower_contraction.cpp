@@ -93,7 +93,7 @@ void Lowering::add_contraction(const Node& node, const std::string& name, Contra
   contraction.where = node.where;
   const ValueId y = node.outputs[0];
   const BufferId b = result_buffer(y);
-  contraction.dtype = register_type(program_[b].dtype);
+  contraction.dtype = compute_type(program_[b].dtype);
   Nest nest;
   nest.loops.assign(contraction.loops.begin(), contraction.loops.end() - contraction.reduced);
   std::vector<Expr> index;
@@ -225,7 +225,7 @@ void Lowering::lower_recurrent(const Node& node, const NodeArgs& args, bool lstm
     }
     c.operands.push_back(dim_operand(v, "a", c.operand_loops.back()));
   }
-  c.dtype = register_type(graph_[args.value("x")].dtype);
+  c.dtype = compute_type(graph_[args.value("x")].dtype);
   const size_t results = lstm ? 3 : 2;
   check(node.outputs.size() == results, "{} has {} results", node.op, node.outputs.size());
   for (size_t i = 0; i < results; ++i) {

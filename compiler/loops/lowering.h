@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/graph/ops.h"
 #include "compiler/loops/code.h"
 #include "compiler/loops/views.h"
 
@@ -51,10 +52,10 @@ class Lowering {
   void analyse();
   void lower_inputs();
   void lower_node(const Node& node);
-  bool lower_view(const Node& node, const NodeArgs& args);
+  void lower_view(const Node& node, const NodeArgs& args);
   bool lower_creation(const Node& node, const NodeArgs& args);
-  void lower_pointwise(const Node& node, const std::string& prim);
-  void lower_reduction(const Node& node, const std::string& prim, const NodeArgs& args);
+  void lower_pointwise(const Node& node, const Primitive& prim);
+  void lower_reduction(const Node& node, const Primitive& prim, const NodeArgs& args);
   void lower_scan(const Node& node, const std::string& prim, const NodeArgs& args);
   void lower_concat(const Node& node, const NodeArgs& args);
   void lower_outputs();

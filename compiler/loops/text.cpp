@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "compiler/graph/ops.h"
 #include "compiler/loops/code.h"
 #include "compiler/support/error.h"
 
@@ -370,8 +371,7 @@ class Parser {
   }
   nacre_dtype dtype() {
     const std::string name = word();
-    for (uint32_t d = 1; d < NACRE_DTYPE_COUNT; ++d)
-      if (name == nacre_dtype_name(d)) return static_cast<nacre_dtype>(d);
+    if (const auto d = dtype_named(name)) return *d;
     refuse(fmt::format("no scalar type '{}'", name));
   }
   BufferId buffer() {
@@ -617,7 +617,7 @@ class Parser {
     if (op == "load") {
       s.op = ScalarOp::load;
       s.buffer = buffer();
-      s.dtype = register_type(program_[s.buffer].dtype);
+      s.dtype = compute_type(program_[s.buffer].dtype);
       s.at = exprs();
       if (take("when")) {
         s.when = exprs();
@@ -647,22 +647,23 @@ class Parser {
     } else if (op == "reduce" || op == "scan") {
       s.op = op == "reduce" ? ScalarOp::reduce : ScalarOp::scan;
       s.prim = word();
-      if (!(op == "reduce" ? is_reduction(s.prim) : is_scan(s.prim))) refuse(fmt::format("no {} '{}'", op, s.prim));
+      const Primitive* p = find_primitive(s.prim);
+      if (!p || p->kind != (op == "reduce" ? PrimClass::reduction : PrimClass::scan)) refuse(fmt::format("no {} '{}'", op, s.prim));
       operands(s);
       if (s.operands.size() != 1) refuse(fmt::format("a {} has one operand", op));
-      s.dtype = op == "reduce" ? reduced_type(s.prim, type_of(s.operands[0])) : type_of(s.operands[0]);
+      s.dtype = result_dtype(*p, type_of(s.operands[0]));
     } else if (op == "accumulator") {
       s.op = ScalarOp::accumulator;
       s.number = real();
       s.dtype = dtype();
     } else {
-      const PointwiseInfo* info = pointwise_info(op);
-      if (!info) refuse(fmt::format("no scalar operation '{}'", op));
+      const Primitive* p = find_primitive(op);
+      if (!p || p->kind != PrimClass::pointwise) refuse(fmt::format("no scalar operation '{}'", op));
       s.op = ScalarOp::pointwise;
       s.prim = op;
       operands(s);
-      if (static_cast<int>(s.operands.size()) != info->arity) refuse(fmt::format("{} has {} operands", op, info->arity));
-      s.dtype = info->boolean ? NACRE_bool_ : type_of(s.operands.back());
+      if (static_cast<int>(s.operands.size()) != p->arity) refuse(fmt::format("{} has {} operands", op, p->arity));
+      s.dtype = result_dtype(*p, type_of(s.operands.back()));
     }
     end_line();
     nest().code.push_back(std::move(s));

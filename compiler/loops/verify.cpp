@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "compiler/graph/ops.h"
 #include "compiler/loops/code.h"
 #include "compiler/support/error.h"
 
@@ -149,7 +150,7 @@ class Verifier {
           access(s.buffer, s.at, facts, scalars, !s.when.empty());
           readable(s.buffer, here);
           arity(s.when.empty() ? 0 : 1);
-          require(s.dtype == register_type(program_[s.buffer].dtype), "v{} is not of the type of %{}", i,
+          require(s.dtype == compute_type(program_[s.buffer].dtype), "v{} is not of the type of %{}", i,
                   program_[s.buffer].name);
           if (!s.when.empty()) require(operand(0).dtype == s.dtype, "v{}: the other value has another type", i);
           break;
@@ -158,15 +159,15 @@ class Verifier {
           arity(0);
           break;
         case ScalarOp::pointwise: {
-          const PointwiseInfo* info = pointwise_info(s.prim);
-          require(info != nullptr, "no primitive {}", s.prim);
-          arity(static_cast<size_t>(info->arity));
+          const Primitive* p = find_primitive(s.prim);
+          require(p && p->kind == PrimClass::pointwise, "no primitive {}", s.prim);
+          arity(static_cast<size_t>(p->arity));
           for (size_t k = 0; k + 1 < s.operands.size(); ++k) {
             const bool condition = s.prim == "where" && k == 0;
             require(operand(k).dtype == (condition ? NACRE_bool_ : operand(s.operands.size() - 1).dtype),
                     "the operands of v{} ({}) differ in type", i, s.prim);
           }
-          require(s.dtype == (info->boolean ? NACRE_bool_ : operand(s.operands.size() - 1).dtype), "the type of v{}", i);
+          require(s.dtype == result_dtype(*p, operand(s.operands.size() - 1).dtype), "the type of v{}", i);
           break;
         }
         case ScalarOp::cast:
@@ -177,17 +178,19 @@ class Verifier {
           require(s.dtype == NACRE_i64 && operand(0).dtype == NACRE_i64, "v{} is no index", i);
           require(s.prim.empty() || s.prim == "below", "v{}: an index {} an extent", i, s.prim);
           break;
-        case ScalarOp::reduce:
+        case ScalarOp::reduce: {
           arity(1);
-          require(is_reduction(s.prim), "no reduction {}", s.prim);
+          const Primitive* p = find_primitive(s.prim);
+          require(p && p->kind == PrimClass::reduction, "no reduction {}", s.prim);
           require(nest.reduced > 0, "a reduction without reduced loops");
           require(!under[i], "a reduction of a reduction within one nest");
-          require(s.dtype == reduced_type(s.prim, operand(0).dtype), "the type of v{}", i);
-          if (s.prim == "argmax" || s.prim == "argmin") require(nest.reduced == 1, "{} over several loops", s.prim);
+          require(s.dtype == result_dtype(*p, operand(0).dtype), "the type of v{}", i);
+          if (p->result == PrimResult::index) require(nest.reduced == 1, "{} over several loops", s.prim);
           break;
+        }
         case ScalarOp::scan:
           arity(1);
-          require(is_scan(s.prim) && nest.reduced == 0 && rank > 0, "scan {}", s.prim);
+          require(primitive_class(s.prim) == PrimClass::scan && nest.reduced == 0 && rank > 0, "scan {}", s.prim);
           require(s.dtype == operand(0).dtype, "the type of v{}", i);
           break;
         case ScalarOp::accumulator:
@@ -195,8 +198,8 @@ class Verifier {
           require(g.contraction.has_value(), "an accumulator outside a contraction");
           break;
       }
-      require(nacre_dtype_size_bytes(s.dtype) > 0 && s.dtype == register_type(s.dtype), "the type of v{}", i);
-      if (type_class(s.dtype) == 'i' || type_class(s.dtype) == 'u') scalars.insert(scalar_symbol(static_cast<int>(i)));
+      require(nacre_dtype_size_bytes(s.dtype) > 0 && s.dtype == compute_type(s.dtype), "the type of v{}", i);
+      if (is_integer(s.dtype)) scalars.insert(scalar_symbol(static_cast<int>(i)));
       if (s.op != ScalarOp::reduce && !under[i])
         for (int o : inputs_of(s))
           require(!under[static_cast<size_t>(o)], "v{} is needed by a reduction and by v{}, after it", o, i);
@@ -209,7 +212,7 @@ class Verifier {
       access(s.buffer, s.at, facts, scalars, false);
       writable(s.buffer);
       for (const Expr& e : s.at) outside_reduction(nest, e);
-      require(nest.code[static_cast<size_t>(s.value)].dtype == register_type(program_[s.buffer].dtype),
+      require(nest.code[static_cast<size_t>(s.value)].dtype == compute_type(program_[s.buffer].dtype),
               "v{} stored to %{} has another type", s.value, program_[s.buffer].name);
       here.insert(s.buffer);
     }

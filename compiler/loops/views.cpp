@@ -232,13 +232,13 @@ int read(CodeBuilder& code, const LoopProgram& program, const View& view, const 
   auto fill = [&] {
     Scalar s = view.fill;
     if (s.op == ScalarOp::index) return code.index(replaced(s.expr), s.dtype);
-    s.dtype = register_type(view.dtype);
+    s.dtype = compute_type(view.dtype);
     return code.add(std::move(s));
   };
   if (view.buffer < 0) return fill();
   Scalar s;
   s.op = ScalarOp::load;
-  s.dtype = register_type(program[view.buffer].dtype);
+  s.dtype = compute_type(program[view.buffer].dtype);
   s.buffer = view.buffer;
   for (const Expr& e : view.at) s.at.push_back(replaced(e));
   for (const Expr& e : view.when) s.when.push_back(replaced(e));

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
 #include "compiler/support/print.h"
@@ -155,8 +156,7 @@ class HeaderReader {
 };
 
 void swap_bytes(std::byte* data, std::size_t size, nacre_dtype dtype) {
-  const bool complex = dtype == NACRE_c64 || dtype == NACRE_c128;
-  const std::size_t part = nacre_dtype_size_bytes(dtype) / (complex ? 2 : 1);
+  const std::size_t part = nacre_dtype_size_bytes(dtype) / (is_complex(dtype) ? 2 : 1);
   for (std::size_t at = 0; at < size; at += part) std::reverse(data + at, data + at + part);
 }
 
