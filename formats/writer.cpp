@@ -2,14 +2,10 @@
 // first; then it is written in one pass.
 #include "formats/writer.h"
 
-#include <sys/stat.h>
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <unordered_map>
 
@@ -328,39 +324,6 @@ std::vector<uint8_t> artifact_bytes(const Artifact& artifact) {
     bytes.insert(bytes.end(), piece.begin(), piece.end());
   });
   return bytes;
-}
-
-ArtifactSizes write_artifact_file(const Artifact& artifact, const std::string& path) {
-  // A device is written to as it is; renaming would put a file in its place.
-  struct stat info;
-  const bool direct = !stat(path.c_str(), &info) && !S_ISREG(info.st_mode);
-  const std::string part = direct ? path : path + ".part";
-  const auto fail = [&](const char* what) -> FormatError {
-    const int reason = errno;
-    if (!direct) std::remove(part.c_str());
-    return FormatError(std::string(what) + " " + path + ": " + std::strerror(reason));
-  };
-  std::FILE* file = std::fopen(part.c_str(), "wb");
-  if (!file) throw fail("cannot write");
-  ArtifactSizes sizes;
-  bool good = true;
-  try {
-    sizes = write_artifact(artifact, [&](std::span<const uint8_t> piece) {
-      good = good && std::fwrite(piece.data(), 1, piece.size(), file) == piece.size();
-    });
-  } catch (...) {
-    std::fclose(file);
-    if (!direct) std::remove(part.c_str());
-    throw;
-  }
-  // A full disk may show only when the last block is flushed.
-  const int reason = good ? 0 : errno;
-  if (std::fclose(file) || !good) {
-    if (reason) errno = reason;
-    throw fail("cannot write");
-  }
-  if (!direct && std::rename(part.c_str(), path.c_str())) throw fail("cannot write");
-  return sizes;
 }
 
 }  // namespace nacre::formats

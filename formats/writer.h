@@ -180,10 +180,6 @@ ArtifactSizes write_artifact(const Artifact& artifact,
 
 std::vector<uint8_t> artifact_bytes(const Artifact& artifact);
 
-// Writes beside `path` and renames, so that a failure (a full disk) leaves no half file.
-// FormatError with the system's reason.
-ArtifactSizes write_artifact_file(const Artifact& artifact, const std::string& path);
-
 // Weights and their names point into `bytes`, which must outlive the result, start at a multiple of
 // 64, and pass the verifier (FormatError otherwise).
 Artifact read_artifact(std::span<const uint8_t> bytes);

@@ -140,11 +140,8 @@ int compile_command(const CompileCommand& command) {
   }
   progress.show("writing " + command.artifact, 0, 0);
   formats::ArtifactSizes sizes{};
-  std::string bytes;
-  sizes = formats::write_artifact(model.artifact, [&](std::span<const std::uint8_t> part) {
-    bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
-  });
-  write_file(command.artifact, bytes);
+  write_file(command.artifact,
+             [&](const Sink& sink) { sizes = formats::write_artifact(model.artifact, sink); });
   progress.clear();
 
   const auto bytes_text = [](std::uint64_t value) {

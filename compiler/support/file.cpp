@@ -84,13 +84,15 @@ Bytes read_all(const fs::path& path) {
   return bytes;
 }
 
-void write_all(const Descriptor& file, std::string_view bytes, const fs::path& path) {
-  while (!bytes.empty()) {
-    const ssize_t done = ::write(file.number(), bytes.data(), bytes.size());
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) fail_errno("write", path);
-    bytes.remove_prefix(static_cast<std::size_t>(done));
-  }
+Sink sink_of(const Descriptor& file, const fs::path& path) {
+  return [&file, &path](std::span<const std::uint8_t> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t done = ::write(file.number(), bytes.data(), bytes.size());
+      if (done < 0 && errno == EINTR) continue;
+      if (done < 0) fail_errno("write", path);
+      bytes = bytes.subspan(static_cast<std::size_t>(done));
+    }
+  };
 }
 
 }  // namespace
@@ -99,13 +101,13 @@ std::string read_file(const fs::path& path) { return read_all<std::string>(path)
 
 AlignedBytes read_bytes(const fs::path& path) { return read_all<AlignedBytes>(path); }
 
-void write_file(const fs::path& path, std::string_view bytes) {
+void write_file(const fs::path& path, const std::function<void(const Sink&)>& content) {
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && !S_ISREG(info.st_mode)) {
     Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
     if (file.number() < 0) fail_errno("write", path);
-    write_all(file, bytes, path);
+    content(sink_of(file, path));
     if (!file.close()) fail_errno("write", path);
     return;
   }
@@ -116,7 +118,7 @@ void write_file(const fs::path& path, std::string_view bytes) {
   Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (file.number() < 0) fail_errno("write", path);
   try {
-    write_all(file, bytes, path);
+    content(sink_of(file, path));
     // mkstemp gives 0600; a new file gets what the umask allows, an old one keeps its mode.
     const mode_t mask = ::umask(0);
     ::umask(mask);
@@ -129,8 +131,10 @@ void write_file(const fs::path& path, std::string_view bytes) {
   }
 }
 
-void write_file(const fs::path& path, std::span<const std::byte> bytes) {
-  write_file(path, std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+void write_file(const fs::path& path, std::string_view bytes) {
+  write_file(path, [&](const Sink& sink) {
+    sink({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  });
 }
 
 void make_folder(const fs::path& path) {

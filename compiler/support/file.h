@@ -2,8 +2,9 @@
 // wrong) that names the path and says why.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,7 +20,10 @@ AlignedBytes read_bytes(const std::filesystem::path& path);
 // full disk leaves the old one. A path that is no regular file (a pipe, a device) is written
 // directly.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
-void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+// The same piece by piece: `content` hands each to the sink that it gets.
+using Sink = std::function<void(std::span<const std::uint8_t>)>;
+void write_file(const std::filesystem::path& path,
+                const std::function<void(const Sink&)>& content);
 
 // Creates the folder and its parents.
 void make_folder(const std::filesystem::path& path);

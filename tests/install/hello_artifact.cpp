@@ -2,5 +2,5 @@
 #include "tests/unit/runtime/fixture.h"
 
 int main(int, char** arguments) {
-  nacre::formats::write_artifact_file(nacre::test::scale_artifact(), arguments[1]);
+  nacre::test::write_file(nacre::test::scale_artifact(), arguments[1]);
 }

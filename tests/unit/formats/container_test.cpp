@@ -1,11 +1,5 @@
 // The outermost structure: what is written is read back, and no damage goes unnoticed.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-
-#include <csignal>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 
 #include "formats/dump.h"
 #include "formats/verify.h"
@@ -146,64 +140,6 @@ TEST(Container, SaysWhatIsWrong) {
             "compile it again");
   EXPECT_NE(verify(std::span(good).first(good.size() - 1)).why.find("truncated"),
             std::string::npos);
-}
-
-class FileTest : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ =
-        std::filesystem::temp_directory_path() / ("nacre_container_" + std::to_string(getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::filesystem::path folder_;
-};
-
-TEST_F(FileTest, HasTheSameBytesAsMemory) {
-  const fmt::Artifact a = scale_artifact();
-  const std::string path = folder_ / "a.nacre";
-  const fmt::ArtifactSizes sizes = fmt::write_artifact_file(a, path);
-  std::ifstream file(path, std::ios::binary);
-  const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_EQ(bytes, fmt::artifact_bytes(a));
-  EXPECT_EQ(sizes.file, bytes.size());
-  EXPECT_EQ(sizes.code, a.images[0].bytes.size());
-}
-
-TEST_F(FileTest, LeavesNothingBehindWhenTheDiskIsFull) {
-  const std::string path = folder_ / "a.nacre";
-  rlimit old;
-  getrlimit(RLIMIT_FSIZE, &old);
-  rlimit small = old;
-  small.rlim_cur = 4096;
-  auto* handler = std::signal(SIGXFSZ, SIG_IGN);
-  setrlimit(RLIMIT_FSIZE, &small);
-  std::string message;
-  try {
-    fmt::write_artifact_file(scale_artifact(), path);
-  } catch (const fmt::FormatError& error) {
-    message = error.what();
-  }
-  setrlimit(RLIMIT_FSIZE, &old);
-  std::signal(SIGXFSZ, handler);
-  EXPECT_EQ(message, "cannot write " + path + ": File too large");
-  EXPECT_TRUE(std::filesystem::is_empty(folder_));
-}
-
-TEST_F(FileTest, SaysWhyTheDeviceRefuses) {
-  if (!std::filesystem::is_character_file("/dev/full")) GTEST_SKIP();
-  try {
-    fmt::write_artifact_file(scale_artifact(), "/dev/full");
-    FAIL();
-  } catch (const fmt::FormatError& error) {
-    EXPECT_STREQ(error.what(), "cannot write /dev/full: No space left on device");
-  }
-  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
-}
-
-TEST_F(FileTest, SaysThatTheFolderIsMissing) {
-  const std::string path = folder_ / "no" / "a.nacre";
-  EXPECT_THROW(fmt::write_artifact_file(scale_artifact(), path), fmt::FormatError);
 }
 
 }  // namespace

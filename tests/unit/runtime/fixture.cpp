@@ -85,6 +85,13 @@ fmt::Artifact scale_artifact() {
   return a;
 }
 
+void write_file(const fmt::Artifact& artifact, const std::string& path) {
+  const std::vector<uint8_t> bytes = fmt::artifact_bytes(artifact);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+}
+
 Opened::Opened(const fmt::Artifact& artifact, nacre_session_options options,
                nacre_open_options open)
     : bytes_(fmt::artifact_bytes(artifact)) {

@@ -50,6 +50,8 @@ fmt::Artifact parts();
 // count from node 2.
 fmt::Artifact scale_artifact();
 
+void write_file(const fmt::Artifact& artifact, const std::string& path);
+
 fmt::Slot slot(nacre_slot_kind kind, uint32_t index, Size offset, Size size);
 fmt::Command call(uint32_t kernel, std::vector<uint32_t> operands,
                   uint16_t flags = NACRE_COMMAND_BARRIER);

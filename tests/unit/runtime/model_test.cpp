@@ -54,7 +54,7 @@ TEST(Model, OpensFilesAndSaysWhatIsWrongWithOthers) {
       std::filesystem::temp_directory_path() / ("nacre_model_" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   const std::string path = folder / "a.nacre";
-  fmt::write_artifact_file(scale_artifact(), path);
+  write_file(scale_artifact(), path);
   EXPECT_EQ(open_file(path).status, NACRE_OK);
 
   const auto size = std::filesystem::file_size(path);
@@ -82,7 +82,7 @@ TEST(Model, OpensLargeFilesAtOnce) {
   a.weights = {{"w", NACRE_u8, {static_cast<int64_t>(weights.size())}, weights}};
   const std::string path =
       std::filesystem::temp_directory_path() / ("nacre_large_" + std::to_string(getpid()));
-  fmt::write_artifact_file(a, path);
+  write_file(a, path);
   double least_ms = 1e9;
   for (int i = 0; i < 20; ++i) {
     const auto start = std::chrono::steady_clock::now();
