@@ -1,8 +1,5 @@
 #include "compiler/compile.h"
 
-#include <algorithm>
-#include <memory>
-
 #include <fmt/format.h>
 
 #include "compiler/codegen/program.h"
@@ -18,9 +15,9 @@
 #include "compiler/loops/verify.h"
 #include "compiler/memory/plan.h"
 #include "compiler/package.h"
+#include "compiler/run.h"
 #include "compiler/support/error.h"
 #include "compiler/toolchain/toolchain.h"
-#include "runtime/include/nacre/nacre.h"
 #include "targets/target.h"
 
 namespace nacre {
@@ -122,35 +119,12 @@ std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<s
   // One level for all hosts that have it, so that constants do not depend on the machine.
   const Target& target = host_target();
   const CompiledModel compiled = compile_loops(program, weights, Graph{}, target, quiet);
-  const std::vector<uint8_t> bytes = formats::artifact_bytes(compiled.artifact);
-  std::byte* aligned = nullptr;
-  const HostTensor file = make_tensor(NACRE_u8, {static_cast<int64_t>(bytes.size())}, &aligned);
-  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<uint8_t*>(aligned));
-
-  nacre_error error{};
-  nacre_model* model = nullptr;
-  if (nacre_model_open_memory(aligned, bytes.size(), nullptr, &model, &error) != NACRE_OK)
-    fail(ErrorKind::internal, "the runtime refuses the program of constants: {}", error.message);
-  const std::unique_ptr<nacre_model, void (*)(nacre_model*)> close_model(model, nacre_model_close);
-  nacre_session* session = nullptr;
-  if (nacre_session_make(model, nullptr, nullptr, 0, &session) != NACRE_OK) fail(ErrorKind::environment, "no memory for the constants of the model");
-  const std::unique_ptr<nacre_session, void (*)(nacre_session*)> destroy_session(session, nacre_session_destroy);
-  std::vector<HostTensor> results;
-  std::vector<nacre_buffer> buffers;
-  for (const LoopProgram::Output& output : program.outputs) {
-    const Buffer& b = program[output.buffer];
-    std::vector<int64_t> shape;
-    for (const Expr& e : b.shape) {
-      check(e.constant().has_value(), "constant {} has a size that is not constant", b.name);
-      shape.push_back(*e.constant());
-    }
-    std::byte* data = nullptr;
-    results.push_back(make_tensor(b.dtype, shape, &data));
-    buffers.push_back({data, results.back().size_bytes});
-  }
-  if (nacre_run(session, 0, nullptr, 0, buffers.data(), static_cast<uint32_t>(buffers.size())) != NACRE_OK)
-    fail(ErrorKind::user, "a constant of the model cannot be computed: {}", nacre_session_message(session));
-  return results;
+  const AlignedBytes bytes = artifact_memory(compiled.artifact);
+  const RuntimeModel model = RuntimeModel::open(bytes, "the program of constants");
+  RuntimeSession session(model, {});
+  RuntimeSession::Call call = session.prepare(0, {});
+  session.run(call);
+  return std::move(call.outputs);
 }
 
 CompiledModel compile(Program functional, const CompileOptions& options) {

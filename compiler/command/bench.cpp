@@ -8,7 +8,7 @@
 #include <set>
 
 #include "compiler/command/inputs.h"
-#include "compiler/command/model.h"
+#include "compiler/run.h"
 #include "compiler/command/verbs.h"
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
@@ -58,7 +58,7 @@ struct Row {
 };
 
 // One row for each command of the variant that ran, the most expensive first.
-std::vector<Row> profile_rows(const BenchOptions& options, const Session& session,
+std::vector<Row> profile_rows(const BenchOptions& options, const RuntimeSession& session,
                               std::uint32_t entry) {
   const AlignedBytes bytes = read_bytes(options.model);
   const formats::Artifact artifact =
@@ -109,15 +109,15 @@ double quantile(std::vector<double> values, double part) {
 
 int bench(const BenchOptions& options) {
   auto start = Clock::now();
-  const Model model = Model::open(options.model);
+  const RuntimeModel model = RuntimeModel::open(options.model);
   nacre_session_options session_options{};
   session_options.threads = options.threads;
   session_options.profile = options.profile;
-  Session session(model, session_options);
+  RuntimeSession session(model, session_options);
   const double load_ms = milliseconds_since(start);
 
   const std::uint32_t entry = model.entry(options.entry);
-  Session::Call call =
+  RuntimeSession::Call call =
       session.prepare(entry, options.inputs.empty() ? random_inputs(model, entry, options.shapes)
                                                     : read_input_archive(options.inputs));
   start = Clock::now();

@@ -134,7 +134,7 @@ HostTensor random_tensor(nacre_dtype dtype, std::vector<std::int64_t> shape, uns
   return tensor;
 }
 
-std::vector<HostTensor> random_inputs(const Model& model, std::uint32_t entry,
+std::vector<HostTensor> random_inputs(const RuntimeModel& model, std::uint32_t entry,
                                       const std::vector<std::string>& shapes) {
   const std::map<std::uint32_t, Shape> given = parse_shapes(shapes);
   std::map<std::string, std::int64_t> symbols;

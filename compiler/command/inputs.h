@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/command/model.h"
+#include "compiler/run.h"
 
 namespace nacre {
 
@@ -22,7 +22,7 @@ HostTensor random_tensor(nacre_dtype dtype, std::vector<std::int64_t> shape, uns
 // Random values in shapes that the model's guards allow: fixed dimensions as they are, the same
 // number for the same symbol. `shapes`: `1,3,224,224` or `I=1,3,224,224`, for inputs in order or by
 // number; they win. Error{user} where a shape cannot be guessed.
-std::vector<HostTensor> random_inputs(const Model& model, std::uint32_t entry,
+std::vector<HostTensor> random_inputs(const RuntimeModel& model, std::uint32_t entry,
                                       const std::vector<std::string>& shapes);
 
 }  // namespace nacre

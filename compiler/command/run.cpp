@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "compiler/command/inputs.h"
-#include "compiler/command/model.h"
+#include "compiler/run.h"
 #include "compiler/command/verbs.h"
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
@@ -26,36 +26,20 @@ struct RunOptions {
 };
 
 // Names of buffers are dotted; a separator in one must not lead out of the folder.
-fs::path state_path(const fs::path& folder, const char* name) {
-  std::string file = name;
+fs::path state_path(const fs::path& folder, std::string file) {
   std::replace(file.begin(), file.end(), '/', '_');
   return folder / (file + ".npy");
 }
 
-struct StateInfo {
-  nacre_tensor_info info{};
-  std::vector<std::int64_t> shape;
-};
-
-StateInfo state_info(const Model& model, std::uint32_t state) {
-  StateInfo out;
-  std::int64_t shape[16] = {};
-  require(nacre_state_info(model.get(), state, &out.info, shape), "");
-  out.shape.assign(shape, shape + out.info.rank);
-  return out;
-}
-
-void read_state(const Model& model, Session& session, const fs::path& folder) {
-  for (std::uint32_t i = 0; i < nacre_state_count(model.get()); ++i) {
-    const StateInfo state = state_info(model, i);
-    const fs::path path = state_path(folder, state.info.name);
+void read_state(const RuntimeModel& model, RuntimeSession& session, const fs::path& folder) {
+  for (std::uint32_t i = 0; i < model.state_count(); ++i) {
+    const fs::path path = state_path(folder, model.state_name(i));
     if (!fs::exists(path)) continue;
-    const HostTensor tensor = read_npy(path);
-    if (tensor.shape != state.shape || tensor.size_bytes != nacre_state_size_bytes(model.get(), i))
-      fail(ErrorKind::user, "{} does not fit the state of {}: it is another model's", path.string(),
-           model.name());
-    std::copy_n(tensor.data.get(), tensor.size_bytes,
-                static_cast<std::byte*>(nacre_session_state(session.get(), i)));
+    try {
+      session.set_state(i, read_npy(path));
+    } catch (const Error& error) {
+      throw Error(error.kind, path.string() + ": " + error.message, error.location);
+    }
   }
 }
 
@@ -79,21 +63,14 @@ class Results {
   std::vector<fs::path> written_;
 };
 
-void write_state(const Model& model, Session& session, const fs::path& folder) {
+void write_state(const RuntimeModel& model, const RuntimeSession& session, const fs::path& folder) {
   make_folder(folder);
-  for (std::uint32_t i = 0; i < nacre_state_count(model.get()); ++i) {
-    const StateInfo state = state_info(model, i);
-    std::byte* bytes = nullptr;
-    const HostTensor tensor =
-        make_tensor(static_cast<nacre_dtype>(state.info.dtype), state.shape, &bytes);
-    std::copy_n(static_cast<const std::byte*>(nacre_session_state(session.get(), i)),
-                tensor.size_bytes, bytes);
-    write_npy(state_path(folder, state.info.name), tensor);
-  }
+  for (std::uint32_t i = 0; i < model.state_count(); ++i)
+    write_npy(state_path(folder, model.state_name(i)), session.state(i));
 }
 
 int run(const RunOptions& options) {
-  const Model model = Model::open(options.model);
+  const RuntimeModel model = RuntimeModel::open(options.model);
   const std::uint32_t entry = model.entry(options.entry);
   std::vector<HostTensor> inputs;
   for (const std::string& path : options.inputs) inputs.push_back(read_npy(path));
@@ -102,10 +79,10 @@ int run(const RunOptions& options) {
 
   nacre_session_options session_options{};
   session_options.threads = options.threads;
-  Session session(model, session_options);
+  RuntimeSession session(model, session_options);
   if (!options.state_folder.empty() && fs::exists(options.state_folder))
     read_state(model, session, options.state_folder);
-  Session::Call call = session.prepare(entry, inputs);
+  RuntimeSession::Call call = session.prepare(entry, inputs);
   session.run(call);
 
   const fs::path folder = options.output_folder;

@@ -4,19 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <set>
 #include <variant>
 
 #include "compiler/command/exporter.h"
-#include "compiler/command/model.h"
 #include "compiler/loops/interpret.h"
-#include "compiler/support/buffer.h"
+#include "compiler/run.h"
 #include "compiler/support/error.h"
 #include "compiler/support/print.h"
-#include "formats/writer.h"
 
 namespace nacre {
 namespace {
@@ -121,43 +118,35 @@ class LoopsRunner : public Runner {
 // The artifact's bytes in the real runtime.
 class ArtifactRunner : public Runner {
  public:
-  ArtifactRunner(const CompiledModel& model, unsigned threads) {
-    formats::write_artifact(model.artifact, [this](std::span<const std::uint8_t> part) {
-      const auto* begin = reinterpret_cast<const std::byte*>(part.data());
-      bytes_.insert(bytes_.end(), begin, begin + part.size());
-    });
-    model_ = std::make_unique<Model>(Model::open(bytes_.data(), bytes_.size(), "the artifact"));
-    nacre_session_options options{};
-    options.threads = threads;
-    session_ = std::make_unique<Session>(*model_, options);
-  }
+  ArtifactRunner(const CompiledModel& model, unsigned threads)
+      : bytes_(artifact_memory(model.artifact)),
+        model_(RuntimeModel::open(bytes_, "the artifact")),
+        session_(model_, with_threads(threads)) {}
 
-  void reset() override { nacre_session_reset(session_->get()); }
+  void reset() override { nacre_session_reset(session_.get()); }
 
   CallResult call(const std::vector<HostTensor>& inputs) override {
-    Session::Call call = session_->prepare(0, inputs);
-    session_->run(call);
+    RuntimeSession::Call call = session_.prepare(0, inputs);
+    session_.run(call);
     CallResult result;
     result.outputs = call.outputs;
     for (std::uint32_t i = 0; i < call.inputs.size(); ++i)
-      if (model_->input(0, i).mutated) result.after_inputs[static_cast<int>(i)] = call.inputs[i];
-    for (std::uint32_t i = 0; i < nacre_state_count(model_->get()); ++i) {
-      nacre_tensor_info info{};
-      std::int64_t shape[16] = {};
-      require(nacre_state_info(model_->get(), i, &info, shape), "");
-      std::byte* bytes = nullptr;
-      HostTensor state =
-          make_tensor(static_cast<nacre_dtype>(info.dtype), {shape, shape + info.rank}, &bytes);
-      std::memcpy(bytes, nacre_session_state(session_->get(), i), state.size_bytes);
-      result.after_buffers[info.name] = std::move(state);
-    }
+      if (model_.input(0, i).mutated) result.after_inputs[static_cast<int>(i)] = call.inputs[i];
+    for (std::uint32_t i = 0; i < model_.state_count(); ++i)
+      result.after_buffers[model_.state_name(i)] = session_.state(i);
     return result;
   }
 
  private:
+  static nacre_session_options with_threads(unsigned threads) {
+    nacre_session_options options{};
+    options.threads = threads;
+    return options;
+  }
+
   AlignedBytes bytes_;
-  std::unique_ptr<Model> model_;
-  std::unique_ptr<Session> session_;
+  RuntimeModel model_;
+  RuntimeSession session_;
 };
 
 bool is_double_of(const HostTensor& wide, const HostTensor& narrow) {

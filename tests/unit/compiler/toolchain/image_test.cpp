@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/command/inputs.h"
-#include "compiler/command/model.h"
+#include "compiler/run.h"
 #include "compiler/support/error.h"
 #include "tests/unit/compiler/scale_artifact.h"
 
@@ -20,15 +20,15 @@ HostTensor vector(const std::vector<float>& values) {
 class Image : public ::testing::Test {
  protected:
   const AlignedBytes bytes_ = scale_artifact(find_target("native"));
-  const Model model_ = Model::open(bytes_.data(), bytes_.size(), "scale");
-  Session session_{model_, {}};
+  const RuntimeModel model_ = RuntimeModel::open(bytes_, "scale");
+  RuntimeSession session_{model_, {}};
 };
 
 TEST_F(Image, RunsInTheRuntime) {
   for (const std::size_t size : {1u, 5u, 1000u}) {
     std::vector<float> values(size);
     for (std::size_t i = 0; i < size; ++i) values[i] = static_cast<float>(i) + 0.5f;
-    Session::Call call = session_.prepare(0, {vector(values)});
+    RuntimeSession::Call call = session_.prepare(0, {vector(values)});
     session_.run(call);
     ASSERT_EQ(call.outputs.size(), 1u);
     ASSERT_EQ(call.outputs[0].shape, (std::vector<std::int64_t>{static_cast<std::int64_t>(size)}));
@@ -53,7 +53,7 @@ TEST_F(Image, RefusedInputsAreTheUsersError) {
 }
 
 TEST_F(Image, AnErrorInTheDataNamesThePythonLine) {
-  Session::Call call = session_.prepare(0, {vector({1, -1000})});
+  RuntimeSession::Call call = session_.prepare(0, {vector({1, -1000})});
   try {
     session_.run(call);
     FAIL() << "no error";

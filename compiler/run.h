@@ -1,5 +1,5 @@
-// The runtime's public interface for the command: what a C program does with nacre.h, with errors
-// as exceptions and tensors that own their memory.
+// Artifacts in the real runtime: what a C program does with nacre.h, with errors as exceptions and
+// tensors that own their memory. (nacre.hpp is for applications; its errors are not the compiler's.)
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,27 @@
 #include <string>
 #include <vector>
 
+#include "compiler/support/buffer.h"
 #include "compiler/support/tensor.h"
+#include "formats/writer.h"
 #include "nacre/nacre.h"
 
 namespace nacre {
+
+// As the runtime wants it in memory.
+AlignedBytes artifact_memory(const formats::Artifact& artifact);
 
 // Throws for any status but NACRE_OK: damaged artifacts and refused inputs are the user's, memory
 // and threads the environment's.
 void require(nacre_status status, const std::string& message);
 
-class Model {
+class RuntimeModel {
  public:
   // Maps the file.
-  static Model open(const std::filesystem::path& path, bool verify_data = false);
-  // `bytes` must outlive the model and start at a multiple of 64. `name` is for messages.
-  static Model open(const void* bytes, std::size_t size_bytes, std::string name);
+  static RuntimeModel open(const std::filesystem::path& path);
+  // `bytes` must outlive the model. `name` is for messages. The artifact is the compiler's own: that
+  // it is damaged is an Error{internal}.
+  static RuntimeModel open(const AlignedBytes& bytes, std::string name);
 
   const nacre_model* get() const { return model_.get(); }
   const std::string& name() const { return name_; }
@@ -34,6 +40,9 @@ class Model {
   nacre_tensor_info output(std::uint32_t entry, std::uint32_t index) const;
   nacre_dim input_dim(std::uint32_t entry, std::uint32_t input, std::uint32_t dim) const;
 
+  std::uint32_t state_count() const { return nacre_state_count(get()); }
+  std::string state_name(std::uint32_t state) const;
+
  private:
   struct Close {
     void operator()(nacre_model* model) const { nacre_model_close(model); }
@@ -42,9 +51,9 @@ class Model {
   std::string name_;
 };
 
-class Session {
+class RuntimeSession {
  public:
-  Session(const Model& model, const nacre_session_options& options);
+  RuntimeSession(const RuntimeModel& model, const nacre_session_options& options);
 
   // The inputs of the entry, with memory of their own that a model may write into. A uint16 tensor
   // for a bfloat16 input is taken as its bits. Error{user} if the number of inputs is wrong.
@@ -56,13 +65,17 @@ class Session {
   Call prepare(std::uint32_t entry, const std::vector<HostTensor>& inputs);
   void run(Call& call);
 
+  HostTensor state(std::uint32_t number) const;  // a copy
+  // Error{user} if the tensor is of another shape or size than the state.
+  void set_state(std::uint32_t number, const HostTensor& value);
+
   nacre_session* get() const { return session_.get(); }
 
  private:
   struct Destroy {
     void operator()(nacre_session* session) const { nacre_session_destroy(session); }
   };
-  const Model* model_;
+  const RuntimeModel* model_;
   std::unique_ptr<nacre_session, Destroy> session_;
 };
 

@@ -1,4 +1,4 @@
-#include "compiler/command/model.h"
+#include "compiler/run.h"
 
 #include <cstring>
 
@@ -45,19 +45,26 @@ std::vector<nacre_tensor> arguments(const std::vector<HostTensor>& tensors) {
 
 }  // namespace
 
+AlignedBytes artifact_memory(const formats::Artifact& artifact) {
+  AlignedBytes bytes;
+  formats::write_artifact(artifact, [&](std::span<const std::uint8_t> part) {
+    const auto* begin = reinterpret_cast<const std::byte*>(part.data());
+    bytes.insert(bytes.end(), begin, begin + part.size());
+  });
+  return bytes;
+}
+
 void require(nacre_status status, const std::string& message) {
   if (status == NACRE_OK) return;
   fail(kind_of(status), "{}", message.empty() ? nacre_status_text(status) : message);
 }
 
-Model Model::open(const std::filesystem::path& path, bool verify_data) {
-  Model model;
+RuntimeModel RuntimeModel::open(const std::filesystem::path& path) {
+  RuntimeModel model;
   model.name_ = path.string();
-  nacre_open_options options{};
-  options.verify_data = verify_data;
   nacre_model* opened = nullptr;
   nacre_error error{};
-  const nacre_status status = nacre_model_open(path.c_str(), &options, &opened, &error);
+  const nacre_status status = nacre_model_open(path.c_str(), nullptr, &opened, &error);
   const std::string reason = error.message;
   require(status,
           reason.find(model.name_) == std::string::npos ? model.name_ + ": " + reason : reason);
@@ -65,18 +72,20 @@ Model Model::open(const std::filesystem::path& path, bool verify_data) {
   return model;
 }
 
-Model Model::open(const void* bytes, std::size_t size_bytes, std::string name) {
-  Model model;
+RuntimeModel RuntimeModel::open(const AlignedBytes& bytes, std::string name) {
+  RuntimeModel model;
   model.name_ = std::move(name);
   nacre_model* opened = nullptr;
   nacre_error error{};
-  const nacre_status status = nacre_model_open_memory(bytes, size_bytes, nullptr, &opened, &error);
+  const nacre_status status =
+      nacre_model_open_memory(bytes.data(), bytes.size(), nullptr, &opened, &error);
+  check(status != NACRE_BAD_ARTIFACT, "the runtime refuses {}: {}", model.name_, error.message);
   require(status, model.name_ + ": " + error.message);
   model.model_.reset(opened);
   return model;
 }
 
-std::uint32_t Model::entry(const std::string& entry_name) const {
+std::uint32_t RuntimeModel::entry(const std::string& entry_name) const {
   std::uint32_t number = 0;
   if (!entry_name.empty() && nacre_entry_find(get(), entry_name.c_str(), &number) != NACRE_OK) {
     std::string names;
@@ -87,40 +96,58 @@ std::uint32_t Model::entry(const std::string& entry_name) const {
   return number;
 }
 
-std::uint32_t Model::input_count(std::uint32_t entry) const {
+std::uint32_t RuntimeModel::input_count(std::uint32_t entry) const {
   return nacre_input_count(get(), entry);
 }
 
-std::uint32_t Model::output_count(std::uint32_t entry) const {
+std::uint32_t RuntimeModel::output_count(std::uint32_t entry) const {
   return nacre_output_count(get(), entry);
 }
 
-nacre_tensor_info Model::input(std::uint32_t entry, std::uint32_t index) const {
+nacre_tensor_info RuntimeModel::input(std::uint32_t entry, std::uint32_t index) const {
   nacre_tensor_info info{};
   require(nacre_input_info(get(), entry, index, &info), "");
   return info;
 }
 
-nacre_tensor_info Model::output(std::uint32_t entry, std::uint32_t index) const {
+nacre_tensor_info RuntimeModel::output(std::uint32_t entry, std::uint32_t index) const {
   nacre_tensor_info info{};
   require(nacre_output_info(get(), entry, index, &info), "");
   return info;
 }
 
-nacre_dim Model::input_dim(std::uint32_t entry, std::uint32_t input, std::uint32_t dim) const {
+nacre_dim RuntimeModel::input_dim(std::uint32_t entry, std::uint32_t input, std::uint32_t dim) const {
   nacre_dim result{};
   require(nacre_input_dim(get(), entry, input, dim, &result), "");
   return result;
 }
 
-Session::Session(const Model& model, const nacre_session_options& options) : model_(&model) {
+namespace {
+
+nacre_tensor_info state_info(const RuntimeModel& model, std::uint32_t number,
+                             std::vector<std::int64_t>& shape) {
+  nacre_tensor_info info{};
+  std::int64_t dims[NACRE_MAX_RANK] = {};
+  require(nacre_state_info(model.get(), number, &info, dims), "");
+  shape.assign(dims, dims + info.rank);
+  return info;
+}
+
+}  // namespace
+
+std::string RuntimeModel::state_name(std::uint32_t state) const {
+  std::vector<std::int64_t> shape;
+  return state_info(*this, state, shape).name;
+}
+
+RuntimeSession::RuntimeSession(const RuntimeModel& model, const nacre_session_options& options) : model_(&model) {
   nacre_session* made = nullptr;
   const nacre_status status = nacre_session_make(model.get(), &options, nullptr, 0, &made);
   require(status, model.name() + ": cannot make a session: " + nacre_status_text(status));
   session_.reset(made);
 }
 
-Session::Call Session::prepare(std::uint32_t entry, const std::vector<HostTensor>& inputs) {
+RuntimeSession::Call RuntimeSession::prepare(std::uint32_t entry, const std::vector<HostTensor>& inputs) {
   const std::uint32_t count = model_->input_count(entry);
   if (inputs.size() != count)
     fail(ErrorKind::user, "{} takes {} input{}, {} given", model_->name(), count,
@@ -148,7 +175,7 @@ Session::Call Session::prepare(std::uint32_t entry, const std::vector<HostTensor
   return call;
 }
 
-void Session::run(Call& call) {
+void RuntimeSession::run(Call& call) {
   const std::vector<nacre_tensor> list = arguments(call.inputs);
   std::vector<nacre_buffer> outputs;
   for (const HostTensor& output : call.outputs)
@@ -157,6 +184,25 @@ void Session::run(Call& call) {
       nacre_run(get(), call.entry, list.data(), static_cast<std::uint32_t>(list.size()),
                 outputs.data(), static_cast<std::uint32_t>(outputs.size()));
   require(status, nacre_session_message(get()));
+}
+
+HostTensor RuntimeSession::state(std::uint32_t number) const {
+  std::vector<std::int64_t> shape;
+  const auto dtype = static_cast<nacre_dtype>(state_info(*model_, number, shape).dtype);
+  std::byte* bytes = nullptr;
+  HostTensor copy = make_tensor(dtype, std::move(shape), &bytes);
+  if (copy.size_bytes) std::memcpy(bytes, nacre_session_state(get(), number), copy.size_bytes);
+  return copy;
+}
+
+void RuntimeSession::set_state(std::uint32_t number, const HostTensor& value) {
+  std::vector<std::int64_t> shape;
+  state_info(*model_, number, shape);
+  if (value.shape != shape || value.size_bytes != nacre_state_size_bytes(model_->get(), number))
+    fail(ErrorKind::user, "the given value of state '{}' has another shape or type than it",
+         model_->state_name(number));
+  if (value.size_bytes)
+    std::memcpy(nacre_session_state(get(), number), value.data.get(), value.size_bytes);
 }
 
 }  // namespace nacre
