@@ -102,7 +102,7 @@ static nacre_dim row_dim(const struct nacre_variant_view* v, uint32_t input, uin
   return d;
 }
 
-static int64_t common_multiple(int64_t a, int64_t b) {
+static int64_t common_divisor(int64_t a, int64_t b) {
   while (b) {
     int64_t rest = a % b;
     a = b;
@@ -121,7 +121,7 @@ nacre_status nacre_input_dim(const nacre_model* model, uint32_t entry, uint32_t 
     nacre_dim row = row_dim(&model->variants[e->first_variant + i].view, input, dim);
     if (row.min < widest.min) widest.min = row.min;
     if (row.max > widest.max) widest.max = row.max;
-    widest.multiple = common_multiple(widest.multiple, row.size < 0 ? row.multiple : row.size);
+    widest.multiple = common_divisor(widest.multiple, row.size < 0 ? row.multiple : row.size);
   }
   if (declared.size < 0 && widest.min == widest.max) declared.size = widest.min;
   if (widest.min > declared.min) declared.min = widest.min;

@@ -6,13 +6,13 @@
 
 #include "compiler/codegen/address.h"
 #include "compiler/graph/ops.h"
+#include "compiler/loops/code.h"
 #include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
 
 namespace {
-
 
 // `expression` of ops.def with a, b, c replaced by the operands' names.
 std::string with_operands(const std::string& expression, const std::vector<std::string>& operands) {
@@ -81,14 +81,13 @@ nacre_dtype accumulator_dtype(const Scalar& s) {
 
 bool is_arg(const Scalar& s) { return s.prim == "argmax" || s.prim == "argmin"; }
 
-std::string v(int scalar) { return "v" + std::to_string(scalar); }
+std::string v(int scalar) { return scalar_symbol(scalar); }
 
 // Scalars that an expression names as `vN`.
 std::set<int> scalars_in(const Expr& e) {
   std::set<int> found;
   for (const std::string& name : e.symbols())
-    if (name.size() > 1 && name[0] == 'v' && std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); }))
-      found.insert(std::stoi(name.substr(1)));
+    if (auto i = scalar_of_symbol(name)) found.insert(*i);
   return found;
 }
 

@@ -32,7 +32,6 @@ class NestEmitter {
   Expr points() const;
 
  private:
-  struct Plan;
   void analyse();
   void depend_on_result(const std::string& vector);
   void drop_unit_loops();
@@ -53,7 +52,6 @@ class NestEmitter {
   void emit_stores();
   void emit_body();
   void emit_reduced();
-  void emit_inside(size_t level);
   void open_loop(const LoopVar& loop, const std::string& begin, const std::string& end);
   void close_loop();
   bool scans() const;
@@ -72,7 +70,6 @@ class NestEmitter {
   std::set<std::string> open_;                 // variables of open loops
   std::set<std::string> variables_;            // of all loops, also around the nest
   std::vector<char> closers_;
-  bool accumulating_ = false;                  // inside the reduced loops
 };
 
 }  // namespace nacre

@@ -9,7 +9,6 @@
 
 namespace nacre {
 
-//
 // Local buffers have constant shapes, 64 KiB in all for a group at most; every iteration writes them before it reads them.
 // Contractions never have outer loops. Group names come from the captured operators, or the primitives where none is known.
 LoopProgram fuse(LoopProgram program);

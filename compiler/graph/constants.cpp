@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/graph/clean.h"
 #include "compiler/graph/ops.h"
 #include "compiler/support/error.h"
 
@@ -127,17 +128,12 @@ class Folder {
   // Nodes and weights that nothing reads; a node with one folded result among several keeps none of them, so its other
   // results must be unread, too.
   void drop_unused() {
+    graph_ = clean(std::move(graph_));
     std::set<ValueId> live;
     auto mark = [&](const Argument& argument) { for_each_value(argument, [&](ValueId v) { live.insert(v); }); };
     for (const GraphOutput& output : graph_.outputs) mark(output.value);
-    std::vector<Node> kept;
-    for (size_t n = graph_.nodes.size(); n-- > 0;) {
-      const Node& node = graph_.nodes[n];
-      if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return live.contains(v); })) continue;
+    for (const Node& node : graph_.nodes)
       for (const auto& [name, argument] : node.args) mark(argument);
-      kept.push_back(node);
-    }
-    graph_.nodes.assign(kept.rbegin(), kept.rend());
     std::set<std::string> mutated, names;
     for (const GraphOutput& output : graph_.outputs)
       if (output.kind == OutputKind::buffer_mutation) mutated.insert(output.target);

@@ -230,6 +230,4 @@ class Decomposer {
 
 Graph decompose(const Graph& functional) { return Decomposer(functional).run(); }
 
-bool can_decompose(const std::string& op) { return find(op) != nullptr; }
-
 }  // namespace nacre

@@ -18,7 +18,4 @@ namespace nacre {
 // Error{unsupported} lists every operator without a decomposition, each with its Python line.
 Graph decompose(const Graph& functional);
 
-// True if decompose() knows the operator (`aten.add.Tensor`).
-bool can_decompose(const std::string& op);
-
 }  // namespace nacre

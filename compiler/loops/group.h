@@ -144,8 +144,8 @@ struct Group {
   std::vector<Nest> nests;             // run in order; of a contraction: exactly one, the epilogue, over the result's loops
   std::optional<Contraction> contraction;
   bool serial = false;                 // the order of iterations matters (scatter with duplicates): one thread
-  // Sorting is its own kind: `sort` of the last logical dim of buffer `sort_input` into the two outputs.
-  struct Sort { BufferId input = -1, values = -1, indices = -1; int dim = 0; bool descending = false; };
+  // Sorting is its own kind: each row along the last dim of `input`, into `values` and their positions `indices`.
+  struct Sort { BufferId input = -1, values = -1, indices = -1; bool descending = false; };
   std::optional<Sort> sort;
 };
 

@@ -171,7 +171,6 @@ void Lowering::lower_sort(const Node& node, const NodeArgs& args) {
   View from = dim == rank - 1 ? view(x) : permute_view(view(x), dims, symbols());
   Group::Sort sort;
   sort.input = is_whole(program_, from) ? from.buffer : materialised(from, graph_[x].name, node.where);
-  sort.dim = rank - 1;
   sort.descending = args.flag("descending", false);
   const std::vector<Expr> shape = program_[sort.input].shape;
   auto result = [&](ValueId y) {

@@ -157,8 +157,8 @@ class Printer {
     if (!g.outer.empty()) out += "    outer " + loops_text(g.outer) + "\n";
     if (g.contraction) contraction(*g.contraction, out);
     if (g.sort)
-      out += fmt::format("    sort %{} to %{} %{} dim {}{}\n", program_[g.sort->input].name,
-                         program_[g.sort->values].name, program_[g.sort->indices].name, g.sort->dim,
+      out += fmt::format("    sort %{} to %{} %{}{}\n", program_[g.sort->input].name,
+                         program_[g.sort->values].name, program_[g.sort->indices].name,
                          g.sort->descending ? " descending" : "");
     for (const Nest& n : g.nests) nest(n, out);
   }
@@ -498,8 +498,6 @@ class Parser {
       expect("to");
       s.values = buffer();
       s.indices = buffer();
-      expect("dim");
-      s.dim = static_cast<int>(integer());
       s.descending = take("descending");
       group().sort = s;
       return end_line();

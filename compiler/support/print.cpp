@@ -56,19 +56,6 @@ std::string Table::text(int indent) const {
   return out;
 }
 
-std::string indented(std::string_view text, int spaces) {
-  const std::string blanks(static_cast<std::size_t>(spaces), ' ');
-  std::string out;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
-    const std::string_view line = text.substr(0, end);
-    if (line != "\n") out += blanks;
-    out += line;
-    text.remove_prefix(end);
-  }
-  return out;
-}
-
 std::string grouped(std::int64_t number) {
   std::string digits = std::to_string(number);
   const std::size_t first = digits.front() == '-' ? 1 : 0;

@@ -1,4 +1,4 @@
-// Text for people: aligned tables, indented blocks, numbers with grouped digits.
+// Text for people: aligned tables, numbers with grouped digits.
 #pragma once
 
 #include <fmt/format.h>
@@ -25,9 +25,6 @@ class Table {
   std::vector<std::string> header_;
   std::vector<std::vector<std::string>> rows_;
 };
-
-// Every line of `text` moved right by `spaces`.
-std::string indented(std::string_view text, int spaces);
 
 // 1234567 -> "1,234,567"
 std::string grouped(std::int64_t number);

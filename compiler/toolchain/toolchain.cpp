@@ -181,11 +181,6 @@ void in_parallel(std::size_t count, int threads, const Work& work) {
 
 void load_toolchain() { module(); }
 
-std::vector<char> compile_object(const Source& source, const Target& target) {
-  const std::string object = compile_source(source, target);
-  return {object.begin(), object.end()};
-}
-
 CodeImage compile_image(std::span<const Source> sources, const Target& target,
                         const ToolchainOptions& options) {
   const ObjectCache cache(!options.use_cache             ? std::filesystem::path()

@@ -33,12 +33,9 @@ struct CodeImage {
   std::size_t compiled = 0;                 // kernels that were not in the cache
 };
 
-// Error{internal} with the compiler's message and the line of generated code, when a kernel does
-// not compile.
-std::vector<char> compile_object(const Source& source, const Target& target);
-
 // The image's table lists the kernels in the order of `sources`. The same sources and target give
-// the same bytes, whatever the cache holds and however many threads there are.
+// the same bytes, whatever the cache holds and however many threads there are. Error{internal} with
+// the compiler's message and the line of generated code, when a kernel does not compile.
 CodeImage compile_image(std::span<const Source> sources, const Target& target,
                         const ToolchainOptions& options);
 

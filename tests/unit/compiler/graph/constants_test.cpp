@@ -1,4 +1,4 @@
-// fold_constants and fold_scale, with the loop interpreter in the place of compiled constants: a
+// fold_constants, with the loop interpreter in the place of compiled constants: a
 // folded program must give what the whole program gives.
 #include "compiler/graph/constants.h"
 
@@ -9,8 +9,6 @@
 #include <cstring>
 #include <random>
 
-#include "compiler/graph/clean.h"
-#include "compiler/graph/fold_scale.h"
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/loops/interpret.h"
@@ -35,7 +33,7 @@ struct Folding {
   std::vector<Graph> evaluated;  // the graphs of constants
   std::vector<HostTensor> inputs;
 
-  explicit Folding(const std::string& lines, bool scales = false) {
+  explicit Folding(const std::string& lines) {
     std::mt19937 engine(5);
     before.graph = parse_graph("graph f primitive {\n" + lines + "}\n");
     verify(before.graph);
@@ -47,8 +45,6 @@ struct Folding {
         before.weights[input.target] = t;
     }
     Program program = before;
-    if (scales) program.graph = clean(fold_scale(std::move(program.graph)));
-    verify(program.graph);
     after = fold_constants(std::move(program), [&](const Graph& graph, const auto& weights) {
       verify(graph);
       evaluated.push_back(graph);
@@ -147,107 +143,5 @@ TEST(Constants, DropsWeightsThatNothingReads) {
 
 // The batch norm of inference after a convolution with a bias, as decompose writes it, becomes its
 // weights.
-TEST(FoldScale, PutsABatchNormIntoTheConvolution) {
-  const Folding f(R"(
-  input %x: f32[1, 2, 5, 5] user "x"
-  input %w: f32[3, 2, 3, 3] parameter "w"
-  input %bias: f32[3] parameter "b"
-  input %scale: f32[3] parameter "scale"
-  input %shift: f32[3] parameter "shift"
-  %c: f32[1, 3, 5, 5] = prim.conv(%x, %w, stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1)
-  %bb: f32[1, 3, 5, 5] = prim.broadcast(%bias, shape=[1, 3, 5, 5], dims=[1])
-  %d: f32[1, 3, 5, 5] = prim.add(%c, %bb)
-  %sb: f32[1, 3, 5, 5] = prim.broadcast(%scale, shape=[1, 3, 5, 5], dims=[1])
-  %m: f32[1, 3, 5, 5] = prim.mul(%d, %sb)
-  %hb: f32[1, 3, 5, 5] = prim.broadcast(%shift, shape=[1, 3, 5, 5], dims=[1])
-  %y: f32[1, 3, 5, 5] = prim.add(%m, %hb)
-  output %y user
-)",
-                  true);
-  const Names ops = f.ops();
-  EXPECT_EQ(std::count(ops.begin(), ops.end(), "prim.mul"), 0) << print(f.after.graph);
-  EXPECT_EQ(std::count(ops.begin(), ops.end(), "prim.conv"), 1);
-  EXPECT_EQ(f.evaluated.size(), 1u);
-}
-
-TEST(FoldScale, PutsAScaleIntoMatmulAndTransposedConvolution) {
-  const Folding matmul(R"(
-  input %x: f32[4, 6] user "x"
-  input %w: f32[6, 3] parameter "w"
-  input %scale: f32[3] parameter "scale"
-  %c: f32[4, 3] = prim.matmul(%x, %w)
-  %sb: f32[4, 3] = prim.broadcast(%scale, shape=[4, 3], dims=[1])
-  %y: f32[4, 3] = prim.mul(%sb, %c)
-  output %y user
-)",
-                       true);
-  EXPECT_EQ(matmul.ops(), Names({"prim.matmul"}));
-  const Folding transposed(R"(
-  input %x: f32[1, 2, 4, 4] user "x"
-  input %w: f32[2, 3, 2, 2] parameter "w"
-  input %scale: f32[3] parameter "scale"
-  %c: f32[1, 3, 8, 8] = prim.conv_transpose(%x, %w, stride=[2, 2], padding=[0, 0], output_padding=[0, 0], dilation=[1, 1], groups=1)
-  %sb: f32[1, 3, 8, 8] = prim.broadcast(%scale, shape=[1, 3, 8, 8], dims=[1])
-  %y: f32[1, 3, 8, 8] = prim.mul(%c, %sb)
-  output %y user
-)",
-                           true);
-  EXPECT_EQ(transposed.ops(), Names({"prim.conv_transpose"}));
-}
-
-TEST(FoldScale, KeepsWhatIsUsedElsewhereOrNotAlongTheChannels) {
-  const Folding used_twice(R"(
-  input %x: f32[4, 6] user "x"
-  input %w: f32[6, 3] parameter "w"
-  input %scale: f32[3] parameter "scale"
-  %c: f32[4, 3] = prim.matmul(%x, %w)
-  %sb: f32[4, 3] = prim.broadcast(%scale, shape=[4, 3], dims=[1])
-  %y: f32[4, 3] = prim.mul(%sb, %c)
-  output %y user
-  output %c user
-)",
-                           true);
-  const Names two = used_twice.ops();
-  EXPECT_EQ(std::count(two.begin(), two.end(), "prim.mul"), 1);
-  const Folding rows(R"(
-  input %x: f32[4, 6] user "x"
-  input %w: f32[6, 3] parameter "w"
-  input %scale: f32[4] parameter "scale"
-  %c: f32[4, 3] = prim.matmul(%x, %w)
-  %sb: f32[4, 3] = prim.broadcast(%scale, shape=[4, 3], dims=[0])
-  %y: f32[4, 3] = prim.mul(%sb, %c)
-  output %y user
-)",
-                     true);
-  const Names row_ops = rows.ops();
-  EXPECT_EQ(std::count(row_ops.begin(), row_ops.end(), "prim.mul"), 1);
-  const Folding from_input(R"(
-  input %x: f32[4, 6] user "x"
-  input %w: f32[6, 3] parameter "w"
-  input %scale: f32[3] user "scale"
-  %c: f32[4, 3] = prim.matmul(%x, %w)
-  %sb: f32[4, 3] = prim.broadcast(%scale, shape=[4, 3], dims=[1])
-  %y: f32[4, 3] = prim.mul(%sb, %c)
-  output %y user
-)",
-                           true);
-  const Names input_ops = from_input.ops();
-  EXPECT_EQ(std::count(input_ops.begin(), input_ops.end(), "prim.mul"), 1);
-}
-
-TEST(FoldScale, FoldsAGroupedConvolution) {
-  const Folding f(R"(
-  input %x: f32[1, 4, 5] user "x"
-  input %w: f32[6, 2, 3] parameter "w"
-  input %scale: f32[6, 1] parameter "scale"
-  %c: f32[1, 6, 3] = prim.conv(%x, %w, stride=[1], padding=[0], dilation=[1], groups=2)
-  %sb: f32[1, 6, 3] = prim.broadcast(%scale, shape=[1, 6, 3], dims=[1, 2])
-  %y: f32[1, 6, 3] = prim.mul(%c, %sb)
-  output %y user
-)",
-                  true);
-  EXPECT_EQ(f.ops(), Names({"prim.conv"}));
-}
-
 }  // namespace
 }  // namespace nacre

@@ -181,10 +181,14 @@ TEST(Decompose, SplitsByTheRecordedSizes) {
 }
 
 TEST(Decompose, KnowsCopiesOfViews) {
-  EXPECT_TRUE(can_decompose("aten.view.default"));
-  EXPECT_TRUE(can_decompose("aten.view_copy.default"));
-  EXPECT_TRUE(can_decompose("aten.permute_copy.default"));
-  EXPECT_FALSE(can_decompose("aten.view_everything.default"));
+  const Graph g = decomposed(R"(
+  input %x: f32[2, 3] user "x"
+  %a: f32[6] = aten.view_copy.default(self=%x, size=[6])
+  %b: f32[3, 2] = aten.permute_copy.default(self=%x, dims=[1, 0])
+  output %a user
+  output %b user
+)");
+  EXPECT_EQ(ops(g), (Names{"reshape", "permute"}));
 }
 
 TEST(Decompose, AWholeFactorOfNearestResizingIsAView) {

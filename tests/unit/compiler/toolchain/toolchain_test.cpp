@@ -41,22 +41,18 @@ class Toolchain : public ::testing::Test {
     return files;
   }
 
+  void compile(const Source& source) const {
+    compile_image(std::vector<Source>{source}, target_, options_);
+  }
+
   const Target& target_ = find_target("x86-64-v3");
   ToolchainOptions options_;
   fs::path folder_;
 };
 
-TEST_F(Toolchain, CompilesAnObject) {
-  const std::vector<char> object = compile_object(doubling("twice"), target_);
-  ASSERT_GT(object.size(), 64u);
-  EXPECT_EQ(std::string(object.data(), 4),
-            "\x7f"
-            "ELF");
-}
-
 TEST_F(Toolchain, AnErrorInGeneratedCodeShowsTheLine) {
   try {
-    compile_object({"broken", "int f() {\n  return missing + 1;\n}\n"}, target_);
+    compile({"broken", "int f() {\n  return missing + 1;\n}\n"});
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind, ErrorKind::internal);
@@ -68,8 +64,8 @@ TEST_F(Toolchain, AnErrorInGeneratedCodeShowsTheLine) {
 }
 
 TEST_F(Toolchain, SeesNoFileOfTheMachine) {
-  EXPECT_THROW(compile_object({"x", "#include <stdint.h>\n"}, target_), Error);
-  EXPECT_THROW(compile_object({"x", "#include \"/etc/hostname\"\n"}, target_), Error);
+  EXPECT_THROW(compile({"x", "#include <stdint.h>\n"}), Error);
+  EXPECT_THROW(compile({"x", "#include \"/etc/hostname\"\n"}), Error);
 }
 
 TEST_F(Toolchain, TheSameSourcesGiveTheSameBytes) {
