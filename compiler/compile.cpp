@@ -80,8 +80,8 @@ CompiledModel compile_loops(const LoopProgram& fused, std::map<std::string, Host
   toolchain.progress = [&](size_t done, size_t total) { report(options, "compile kernels", done, total); };
   CodeImage image = compile_image(kernels.sources, target, toolchain);
   const MemoryPlan plan = plan_memory(program);
-  ProgramTables tables = make_program(program, kernels.of_group, kernels.number, plan, graph, target.machine, target.feature_bits);
-  return package(program, std::move(tables), std::move(image), kernels.names, weights, target, options.producer);
+  ProgramTables tables = make_program(program, kernels.of_group, kernels.number, plan, graph, target.feature_bits);
+  return package(std::move(tables), std::move(image), kernels.names, weights, target, options.producer);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ formats::Weight weight_of(const std::string& name, const HostTensor& tensor) {
 
 }  // namespace
 
-CompiledModel package(const LoopProgram& program, ProgramTables tables, CodeImage image, const std::vector<std::string>& kernel_names,
+CompiledModel package(ProgramTables tables, CodeImage image, const std::vector<std::string>& kernel_names,
                       const std::map<std::string, HostTensor>& weights, const Target& target, const std::string& producer) {
   CompiledModel result;
   formats::Artifact& a = result.artifact;
@@ -68,7 +68,6 @@ CompiledModel package(const LoopProgram& program, ProgramTables tables, CodeImag
   result.arena_bytes = static_cast<uint64_t>(a.entries[0].variants[0].arena_bound);
   if (a.entries[0].variants[0].arena_size.is_constant()) result.arena_bytes = static_cast<uint64_t>(a.entries[0].variants[0].arena_size.raw);
   result.arena_text = std::move(tables.arena_text);
-  (void)program;
   return result;
 }
 

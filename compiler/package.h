@@ -12,7 +12,7 @@
 
 namespace nacre {
 
-CompiledModel package(const LoopProgram& program, ProgramTables tables, CodeImage image, const std::vector<std::string>& kernel_names,
+CompiledModel package(ProgramTables tables, CodeImage image, const std::vector<std::string>& kernel_names,
                       const std::map<std::string, HostTensor>& weights, const Target& target, const std::string& producer);
 
 }  // namespace nacre

@@ -99,7 +99,7 @@ class Loader {
   void read_inputs(const json& signature);
   void read_samples(const json& program, const std::string& model);
   void read_guards(const json& program);
-  void read_outputs(const json& signature, const json& outputs);
+  void read_outputs(const json& signature);
   void share_memory();
   void finish_symbols(Graph& graph);
   void add_constant_input(const json& constant);
@@ -157,9 +157,8 @@ void Loader::read(const json& file, const std::string& model) {
     for (Expr& e : v.shape) e = symbols_.canonical(e);
     for (Expr& e : v.strides) e = symbols_.canonical(e);
   }
-  std::vector<Argument> outputs = read_nodes(graph, program_.graph, names_, symbols_, defined_);
-  (void)outputs;
-  read_outputs(signature, graph.at("outputs"));
+  read_nodes(graph, program_.graph, names_, symbols_, defined_);
+  read_outputs(signature);
   share_memory();
   for (auto& input : program_.graph.inputs)
     if (input.kind != InputKind::user)
@@ -288,7 +287,6 @@ void Loader::read_guards(const json& program) {
     const json& signature = calls[0].at("signature");
     json spec = json::parse(signature.at("in_spec").get<std::string>());
     const json& tree = spec.at(1);
-    const json& positional = tree.at("children_spec").at(0);
     std::vector<std::string> given;
     if (auto names = signature.find("forward_arg_names");
         names != signature.end() && names->is_array())
@@ -345,7 +343,6 @@ void Loader::read_guards(const json& program) {
         meanings.emplace(s + ".storage_offset()", v.offset);
       }
     };
-    (void)positional;
     walk(tree, nullptr, "", 0, leaf);
   }
   auto meaning = [&](std::string_view source) -> std::optional<Expr> {
@@ -362,9 +359,8 @@ void Loader::read_guards(const json& program) {
   }
 }
 
-void Loader::read_outputs(const json& signature, const json& outputs) {
+void Loader::read_outputs(const json& signature) {
   Graph& graph = program_.graph;
-  (void)outputs;
   for (const json& spec : signature.at("output_specs")) {
     const std::string kind = spec.begin().key();
     const json& body = spec.begin().value();

@@ -108,18 +108,18 @@ std::optional<int64_t> NodeList::at_limits(Size size) const {
 
 namespace {
 
-class Builder {
+class ProgramBuilder {
  public:
-  Builder(const LoopProgram& program, const MemoryPlan& plan) : program_(program), plan_(plan), nodes_(program.symbols) {}
+  ProgramBuilder(const LoopProgram& program, const MemoryPlan& plan) : program_(program), plan_(plan), nodes_(program.symbols) {}
 
-  ProgramTables build(const std::vector<KernelSource>& kernels, const std::vector<uint32_t>& kernel_of, const Graph& graph, uint16_t machine, uint64_t features) {
+  ProgramTables build(const std::vector<KernelSource>& kernels, const std::vector<uint32_t>& kernel_of, const Graph& graph, uint64_t features) {
     for (const auto& [name, facts] : program_.symbols) {
       formats::Symbol symbol{name, facts.range.min, facts.range.max, facts.multiple};
       t_.symbols.push_back(symbol);
     }
     t_.entry.name = program_.name.empty() ? "forward" : program_.name;
     variant_.name = "general";
-    variant_.guards.push_back({NACRE_GUARD_features, 0, 0, machine, static_cast<int64_t>(features), 0});
+    variant_.guards.push_back({NACRE_GUARD_features, 0, 0, 0, static_cast<int64_t>(features), 0});
     inputs(graph);
     outputs();
     place();
@@ -281,20 +281,49 @@ class Builder {
       t_.arena_text = std::to_string(plan_.size_bytes);
       return;
     }
-    std::vector<Size> ends;
-    Size total = Size::constant(0);
+    std::vector<Extent> ends;
+    Extent total;
     for (const Placement& p : plan_.placements) {
       // An end below another's is covered by it only by chance, so all of them count.
-      Size offset = Size::constant(0);
-      for (size_t i : p.below) offset = offset == Size::constant(0) ? ends[i] : offset == ends[i] ? offset : nodes_.add(NACRE_EXPR_max, offset, ends[i]);
+      Extent offset;
+      for (size_t i : p.below) offset = larger(offset, ends[i]);
       const Size bytes = nodes_.add(p.size_bytes);
-      const Size end = offset == Size::constant(0) ? bytes : nodes_.add(NACRE_EXPR_add, offset, bytes);
-      ends.push_back(end);
-      place_[static_cast<size_t>(p.buffer)] = offset;
-      total = total == Size::constant(0) ? end : nodes_.add(NACRE_EXPR_max, total, end);
+      ends.push_back({offset.expr + p.size_bytes, offset.size == Size::constant(0) ? bytes : nodes_.add(NACRE_EXPR_add, offset.size, bytes)});
+      place_[static_cast<size_t>(p.buffer)] = offset.size;
+      total = larger(total, ends.back());
     }
-    variant_.arena_size = total;
-    t_.arena_text = "depends on shapes";
+    variant_.arena_size = total.size;
+    t_.arena_text = text_of(total.expr);
+  }
+
+  // A number of bytes: as an expression, in which maxima are symbols of their own, and as the runtime computes it.
+  struct Extent {
+    Expr expr = 0;
+    Size size = Size::constant(0);
+  };
+
+  // A maximum is computed only where ranges do not decide it.
+  Extent larger(const Extent& a, const Extent& b) {
+    const Interval difference = interval(b.expr - a.expr, program_.symbols);
+    if (difference.min >= 0) return b;
+    if (difference.max <= 0) return a;
+    const Expr both = max(a.expr, b.expr);
+    auto [known, added] = maxima_.try_emplace(both, Expr::symbol("max." + std::to_string(maxima_.size())));
+    if (added) meaning_.emplace(known->second.name(), both);
+    return {known->second, nodes_.add(NACRE_EXPR_max, a.size, b.size)};
+  }
+
+  // With the maxima in their places, unless that is too long to be read.
+  std::string text_of(Expr e) const {
+    constexpr size_t kReadable = 400;
+    for (;;) {
+      const std::string text = e.str();
+      if (text.size() > kReadable) return "an expression that is long; nacre inspect shows its steps";
+      const std::set<std::string> symbols = e.symbols();
+      const auto next = std::find_if(symbols.begin(), symbols.end(), [&](const std::string& name) { return meaning_.contains(name); });
+      if (next == symbols.end()) return text;
+      e = e.substitute({{*next, meaning_.at(*next)}});
+    }
   }
 
   uint32_t slot(BufferId id) {
@@ -379,14 +408,16 @@ class Builder {
   ProgramTables t_;
   formats::Variant variant_;
   std::vector<Size> place_;
+  std::map<Expr, Expr> maxima_;          // a maximum -> its symbol
+  std::map<std::string, Expr> meaning_;  // and back
   std::map<BufferId, uint32_t> slots_;
 };
 
 }  // namespace
 
 ProgramTables make_program(const LoopProgram& program, const std::vector<KernelSource>& kernels, const std::vector<uint32_t>& kernel_of,
-                           const MemoryPlan& plan, const Graph& graph, uint16_t machine, uint64_t features) {
-  return Builder(program, plan).build(kernels, kernel_of, graph, machine, features);
+                           const MemoryPlan& plan, const Graph& graph, uint64_t features) {
+  return ProgramBuilder(program, plan).build(kernels, kernel_of, graph, features);
 }
 
 }  // namespace nacre

@@ -41,11 +41,11 @@ struct ProgramTables {
   std::vector<formats::Symbol> symbols;
   std::vector<formats::Provenance> provenances;
   std::vector<std::vector<uint32_t>> kernel_provenances;
-  std::string arena_text;
+  std::string arena_text;  // the size of the arena in bytes: a number, or an expression over the symbols
 };
 
 // `graph` gives the user inputs as the model declares them. `kernel_of[g]`: the number of group g's kernel; `kernels[g]` its source. `features`: what the code image needs.
 ProgramTables make_program(const LoopProgram& program, const std::vector<KernelSource>& kernels, const std::vector<uint32_t>& kernel_of,
-                           const MemoryPlan& plan, const Graph& graph, uint16_t machine, uint64_t features);
+                           const MemoryPlan& plan, const Graph& graph, uint64_t features);
 
 }  // namespace nacre

@@ -14,7 +14,7 @@ namespace {
 ProgramTables tables_of(const std::string& text) {
   const Graph graph = parse_graph(text);
   const LoopProgram program = lower(graph);
-  return make_program(program, {}, {}, plan_memory(program), graph, 62, 0);
+  return make_program(program, {}, {}, plan_memory(program), graph, 0);
 }
 
 std::vector<formats::Guard> of_input(const ProgramTables& tables, uint16_t input) {
@@ -93,6 +93,32 @@ TEST(Program, IntegersBindASymbolOrAgreeWithOne) {
   EXPECT_EQ(of_input(tables, 3), (std::vector<Guard>{{NACRE_GUARD_bind_value, 3, 0, 3, 0, 0}}));
   EXPECT_EQ(conditions(tables), (std::vector<std::string>{"((n % 4) == 0)", "(again == n)",
                                                           "(twice == (2 * s0))"}));
+}
+
+TEST(Program, TellsTheArenaAsAFormulaOverTheSymbols) {
+  const ProgramTables linear = tables_of(R"(graph forward primitive {
+    symbol s0: [1, 64]
+    input %x: f32[s0, 16] user "x"
+    %a: f32[s0, 16] = prim.neg(%x)
+    %b: f32[s0, 16] = prim.exp(%a)
+    %y: f32[s0, 16] = prim.mul(%b, %a)
+    output %y user
+  })");
+  EXPECT_EQ(linear.arena_text, "128*s0");
+  EXPECT_EQ(linear.entry.variants.at(0).arena_bound, 128 * 64);
+  const ProgramTables larger_of_two = tables_of(R"(graph forward primitive {
+    symbol s0: [1, 64]
+    symbol s1: [1, 64]
+    input %x: f32[s0, 16] user "x"
+    input %z: f32[s1, 16] user "z"
+    %a: f32[s0, 16] = prim.neg(%x)
+    %y: f32[s0, 16] = prim.exp(%a)
+    %b: f32[s1, 16] = prim.neg(%z)
+    %w: f32[s1, 16] = prim.exp(%b)
+    output %y user
+    output %w user
+  })");
+  EXPECT_EQ(larger_of_two.arena_text, "max(64*s0, 64*s1)");
 }
 
 }  // namespace
