@@ -17,8 +17,8 @@
 #include "compiler/package.h"
 #include "compiler/run.h"
 #include "compiler/support/error.h"
+#include "compiler/support/target.h"
 #include "compiler/toolchain/toolchain.h"
-#include "targets/target.h"
 
 namespace nacre {
 
@@ -117,8 +117,9 @@ std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<s
   quiet.dump = nullptr;
   quiet.progress = nullptr;
   // One level for all hosts that have it, so that constants do not depend on the machine.
-  const Target& target = host_target();
-  const CompiledModel compiled = compile_loops(program, weights, Graph{}, target, quiet);
+  const Target* target = host_target();
+  if (!target) fail(ErrorKind::environment, "this machine runs none of the targets, and constants are computed on it");
+  const CompiledModel compiled = compile_loops(program, weights, Graph{}, *target, quiet);
   const AlignedBytes bytes = artifact_memory(compiled.artifact);
   const RuntimeModel model = RuntimeModel::open(bytes, "the program of constants");
   RuntimeSession session(model, {});

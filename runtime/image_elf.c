@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "runtime/features.h"
+#include "formats/features.h"
 #include "runtime/image.h"
 #include "runtime/os.h"
 

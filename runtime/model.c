@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "formats/features.h"
 #include "runtime/block.h"
-#include "runtime/features.h"
 #include "runtime/os.h"
 
 static struct nacre_model* lay_out(struct nacre_block* block, const struct nacre_meta_view* counts,

@@ -1,6 +1,6 @@
 #include "targets/target.h"
 
-#include <stdexcept>
+#include "formats/features.h"
 
 namespace nacre {
 
@@ -30,17 +30,14 @@ const Target* target_named(const std::string& name) {
   return found;
 }
 
-const Target& find_target(const std::string& name) {
-  if (const Target* found = target_named(name)) return *found;
-  std::string names = "native";
-  for (const Target& target : all_targets()) names += ", " + target.name;
-  throw std::invalid_argument(name == "native" ? "this machine runs none of the targets; name one of: " + names
-                                               : "no target '" + name + "'; there are " + names);
+const Target* host_target() {
+  const Target* v3 = target_named("x86-64-v3");
+  return v3 && (v3->feature_bits & ~host_features()) == 0 ? v3 : target_named("native");
 }
 
-const Target& host_target() {
-  const Target* v3 = target_named("x86-64-v3");
-  return v3 && (v3->feature_bits & ~host_features()) == 0 ? *v3 : find_target("native");
+uint64_t host_features() {
+  static const uint64_t features = nacre_device_features();
+  return features;
 }
 
 }  // namespace nacre

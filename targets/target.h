@@ -28,14 +28,12 @@ struct Target {
 // Every target, from the least to the most demanding of each family.
 const std::vector<Target>& all_targets();
 
-// By name; `native` is the most demanding one that this machine runs. Error-free: an unknown name gives null.
+// By name; `native` is the most demanding one that this machine runs. Null for an unknown name.
 const Target* target_named(const std::string& name);
-// The same, but std::invalid_argument lists the names there are.
-const Target& find_target(const std::string& name);
 
 // What constant work at compile time is compiled for: one level for all hosts that have it, so that its results do not
-// depend on the host.
-const Target& host_target();
+// depend on the host. Null if this machine runs no target.
+const Target* host_target();
 
 // Features of this machine (formats/features.def).
 uint64_t host_features();

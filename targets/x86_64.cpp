@@ -17,6 +17,14 @@ constexpr uint64_t kV2 = x86_v2;
 constexpr uint64_t kV3 = kV2 | x86_avx2 | x86_fma | x86_f16c | x86_bmi;
 constexpr uint64_t kV4 = kV3 | x86_avx512f | x86_avx512cd | x86_avx512bw | x86_avx512dq | x86_avx512vl;
 
+// Caches other than those that the kernel library takes for given (kernel/base.h).
+void set_caches(Target& target, int64_t l1_bytes, int64_t l2_bytes) {
+  target.l1_bytes = l1_bytes;
+  target.l2_bytes = l2_bytes;
+  target.compile_flags.push_back("-DNACRE_L1_BYTES=" + std::to_string(l1_bytes));
+  target.compile_flags.push_back("-DNACRE_L2_BYTES=" + std::to_string(l2_bytes));
+}
+
 }  // namespace
 
 std::vector<Target> x86_64_targets() {
@@ -41,31 +49,11 @@ std::vector<Target> x86_64_targets() {
   v4.description = "AVX-512";
   v4.feature_bits = kV4;
   // Without the width, Clang splits 512-bit vectors of functions that have no wide arguments.
-  v4.compile_flags = {"-target-cpu", "x86-64-v4", "-mprefer-vector-width=512", "-DNACRE_L1_BYTES=49152", "-DNACRE_L2_BYTES=1048576"};
+  v4.compile_flags = {"-target-cpu", "x86-64-v4", "-mprefer-vector-width=512"};
   v4.vector_bytes = 64;
   v4.registers = 32;
-  v4.l1_bytes = 48 * 1024;
-  v4.l2_bytes = 1024 * 1024;
+  set_caches(v4, 48 * 1024, 1024 * 1024);
   return {v2, v3, v4};
-}
-
-uint64_t host_features() {
-#if defined(__x86_64__)
-  uint64_t features = 0;
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt")) features |= x86_v2;
-  if (__builtin_cpu_supports("avx2")) features |= x86_avx2;
-  if (__builtin_cpu_supports("fma")) features |= x86_fma;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2")) features |= x86_f16c | x86_bmi;
-  if (__builtin_cpu_supports("avx512f")) features |= x86_avx512f;
-  if (__builtin_cpu_supports("avx512cd")) features |= x86_avx512cd;
-  if (__builtin_cpu_supports("avx512bw")) features |= x86_avx512bw;
-  if (__builtin_cpu_supports("avx512dq")) features |= x86_avx512dq;
-  if (__builtin_cpu_supports("avx512vl")) features |= x86_avx512vl;
-  return features;
-#else
-  return 0;
-#endif
 }
 
 }  // namespace nacre

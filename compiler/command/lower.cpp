@@ -20,7 +20,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
 #include "compiler/support/print.h"
-#include "targets/target.h"
+#include "compiler/support/target.h"
 
 namespace nacre {
 namespace {

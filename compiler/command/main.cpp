@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   CLI::App app{"nacre makes artifacts of PyTorch models and runs them without PyTorch."};
   app.name("nacre");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "nacre 0.1");
+  app.set_version_flag("--version", "nacre " NACRE_VERSION);
   const std::pair<const char*, nacre::Action (*)(CLI::App&)> verbs[] = {
       {"compile", nacre::add_compile}, {"run", nacre::add_run},     {"verify", nacre::add_verify},
       {"inspect", nacre::add_inspect}, {"bench", nacre::add_bench}, {"lower", nacre::add_lower},
@@ -81,8 +81,6 @@ int main(int argc, char** argv) {
   } catch (const nacre::Error& error) {
     return report(error.kind, error.what());
   } catch (const nacre::formats::FormatError& error) {
-    return report(nacre::ErrorKind::user, error.what());
-  } catch (const std::invalid_argument& error) {  // targets/: no such target
     return report(nacre::ErrorKind::user, error.what());
   } catch (const std::bad_alloc&) {
     return report(nacre::ErrorKind::environment, "out of memory");

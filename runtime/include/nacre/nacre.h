@@ -23,9 +23,6 @@ extern "C" {
 #define NACRE_API
 #endif
 
-#define NACRE_VERSION_MAJOR 0
-#define NACRE_VERSION_MINOR 1
-
 typedef enum nacre_status {
   NACRE_OK = 0,
   NACRE_BAD_ARGUMENT,         // the caller broke a rule of this header

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/support/buffer.h"
+#include "compiler/support/target.h"
 #include "compiler/toolchain/toolchain.h"
 #include "formats/writer.h"
 

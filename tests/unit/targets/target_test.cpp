@@ -9,16 +9,16 @@ namespace nacre::test {
 namespace {
 
 TEST(Target, NativeIsOneThatThisMachineRuns) {
-  const Target& native = find_target("native");
-  EXPECT_EQ(native.feature_bits & ~host_features(), 0u);
+  const Target* native = target_named("native");
+  ASSERT_NE(native, nullptr);
+  EXPECT_EQ(native->feature_bits & ~host_features(), 0u);
   EXPECT_EQ(target_named("no such machine"), nullptr);
-  EXPECT_THROW(find_target("no such machine"), std::invalid_argument);
 }
 
 TEST(Target, PanelsAreThoseOfTheKernelLibrary) {
   for (const Level& level : levels()) {
     if (!level.target) continue;
-    const Target& target = find_target(level.name);
+    const Target& target = *target_named(level.name);
     EXPECT_EQ(target.vector_floats(), level.kernels->vector_floats);
     EXPECT_EQ(target.max_panel_vectors(), level.kernels->max_nv);
     for (int64_t n = 1; n <= 2100; ++n)

@@ -9,6 +9,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
+#include "compiler/support/target.h"
 #include "compiler/toolchain/cache.h"
 
 namespace nacre {

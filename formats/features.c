@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "runtime/features.h"
+#include "formats/features.h"
 
 #if defined(__x86_64__)
 

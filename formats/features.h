@@ -1,8 +1,12 @@
 // What this processor can do, as a bit set of formats/features.def.
-#ifndef NACRE_RUNTIME_FEATURES_H
-#define NACRE_RUNTIME_FEATURES_H
+#ifndef NACRE_FORMATS_FEATURES_H
+#define NACRE_FORMATS_FEATURES_H
 
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 enum nacre_feature {
 #define FEATURE(name, bit, text) NACRE_FEATURE_##name = bit,
@@ -10,7 +14,12 @@ enum nacre_feature {
 #undef FEATURE
 };
 
+// Of the machine that this runs on; runtime and compiler ask here.
 uint64_t nacre_device_features(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 // ELF's e_machine of this processor.
 #if defined(__x86_64__)
