@@ -14,7 +14,14 @@
 #define NACRE_MAX_SECTIONS 64
 #define NACRE_DATA_ALIGN 64    // of the DATA section, each weight, the arena, each buffer in it
 #define NACRE_CODE_ALIGN 4096  // of a CODE section, so that its pages can be mapped from the file
-#define NACRE_MAX_RANK 16
+#define NACRE_MAX_RANK 16      // also in runtime/include/nacre/nacre.h
+// Every single buffer is far below this, so that sums of a few of them cannot overflow.
+#define NACRE_MAX_BYTES ((int64_t)1 << 47)
+
+// The least multiple of NACRE_DATA_ALIGN that is not below `size`.
+static inline uint64_t nacre_align_data(uint64_t size) {
+  return (size + NACRE_DATA_ALIGN - 1) / NACRE_DATA_ALIGN * NACRE_DATA_ALIGN;
+}
 
 struct nacre_file_header {
   uint8_t magic[8];
@@ -79,6 +86,11 @@ enum nacre_guard_kind {
 #undef NACRE_GUARD
   NACRE_GUARD_KINDS
 };
+// True for records that say something about one dimension.
+static inline int nacre_guard_of_dim(uint32_t kind) {
+  return kind == NACRE_GUARD_bind || kind == NACRE_GUARD_equal || kind == NACRE_GUARD_range ||
+         kind == NACRE_GUARD_multiple || kind == NACRE_GUARD_equal_node;
+}
 enum nacre_command_kind {
 #define NACRE_COMMAND(number, id, operands, text) NACRE_COMMAND_##id = number,
 #include "formats/commands.def"

@@ -196,10 +196,7 @@ std::string guard_words(const nacre_words& words, const Guard& g) {
       nacre_text_string(text, "the processor has ");
     } else if (g.kind != NACRE_GUARD_node) {
       nacre_words_input(&words, g.input, text);
-      const bool of_dim = g.kind == NACRE_GUARD_bind || g.kind == NACRE_GUARD_equal ||
-                          g.kind == NACRE_GUARD_range || g.kind == NACRE_GUARD_multiple ||
-                          g.kind == NACRE_GUARD_equal_node;
-      if (of_dim) nacre_text_add(text, " dimension %d", static_cast<int64_t>(g.dim));
+      if (nacre_guard_of_dim(g.kind)) nacre_text_add(text, " dimension %d", static_cast<int64_t>(g.dim));
       nacre_text_string(text, ": ");
     }
     nacre_symbol_view symbol = {};

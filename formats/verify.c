@@ -80,7 +80,7 @@ bool nacre_bad(struct nacre_checker* c, const char* pattern, int64_t a, int64_t 
   return false;
 }
 
-static bool newer(struct nacre_checker* c, const char* pattern, int64_t a, int64_t b) {
+bool nacre_newer(struct nacre_checker* c, const char* pattern, int64_t a, int64_t b) {
   c->verdict = NACRE_VERDICT_NEWER;
   nacre_bad(c, pattern, a, b);
   nacre_text_add(c->why, "; use a runtime of the nacre that made it, or compile it again");
@@ -113,8 +113,8 @@ static bool check_section(struct nacre_checker* c, const uint8_t* bytes, uint64_
       return true;
     default:
       if (s->flags & NACRE_SECTION_OPTIONAL) return true;
-      return newer(c, "section %d is of kind %d, which this runtime does not know", number,
-                   s->kind);
+      return nacre_newer(c, "section %d is of kind %d, which this runtime does not know", number,
+                         s->kind);
   }
 }
 
@@ -130,8 +130,8 @@ static bool check_container(struct nacre_checker* c, const uint8_t* bytes, size_
     return nacre_bad(c, "the file is truncated: %d bytes", (int64_t)size, 0);
   memcpy(&header, bytes, sizeof header);
   if (header.major != NACRE_FORMAT_MAJOR)
-    return newer(c, "the artifact has format %d, this runtime reads format %d", header.major,
-                 NACRE_FORMAT_MAJOR);
+    return nacre_newer(c, "the artifact has format %d, this runtime reads format %d", header.major,
+                       NACRE_FORMAT_MAJOR);
   if (header.file_size != size)
     return nacre_bad(c, "the file is truncated or has grown: %d bytes, and its header says %d",
                      (int64_t)size, (int64_t)header.file_size);

@@ -9,8 +9,6 @@
 
 #define NACRE_MAX_SYMBOLS 4096
 #define NACRE_MAX_INPUTS 1024
-// Every single buffer is far below this, so that sums of a few of them cannot overflow.
-#define NACRE_MAX_BYTES ((int64_t)1 << 47)
 
 struct nacre_checker {
   const nacre_meta* meta;
@@ -23,6 +21,8 @@ struct nacre_checker {
 // Records what is wrong and returns false. The pattern is nacre_text_add's, with at most two
 // numbers.
 bool nacre_bad(struct nacre_checker* checker, const char* pattern, int64_t a, int64_t b);
+// The same for what only another version knows, with what to do about it.
+bool nacre_newer(struct nacre_checker* checker, const char* pattern, int64_t a, int64_t b);
 
 // [offset, offset + size) lies in [0, limit).
 static inline bool nacre_within(uint64_t offset, uint64_t size, uint64_t limit) {

@@ -31,11 +31,9 @@ bool nacre_check_nodes(struct nacre_checker* c, const struct nacre_node* nodes, 
   for (uint32_t i = 0; i < count; ++i) {
     const struct nacre_node* node = &nodes[i];
     uint64_t number = (uint64_t)first + i;
-    if (node->kind >= sizeof kExprInputs) {
-      c->verdict = NACRE_VERDICT_NEWER;
-      return nacre_bad(c, "node %d is of kind %d, which this runtime does not know",
-                       (int64_t)number, node->kind);
-    }
+    if (node->kind >= sizeof kExprInputs)
+      return nacre_newer(c, "node %d is of kind %d, which this runtime does not know",
+                         (int64_t)number, node->kind);
     if (node->kind == NACRE_EXPR_symbol) {
       if (node->a >= c->counts.symbol_count)
         return nacre_bad(c, "node %d reads a symbol that is not there", (int64_t)number, 0);
@@ -125,11 +123,9 @@ static bool check_row(struct nacre_checker* c, const struct nacre_variant_view* 
   uint8_t stage = 0;
   for (uint32_t i = 0; i < v->guard_count; ++i) {
     const struct nacre_guard* g = &v->guards[i];
-    if (g->kind >= NACRE_GUARD_KINDS) {
-      c->verdict = NACRE_VERDICT_NEWER;
-      return nacre_bad(c, "guard record %d is of kind %d, which this runtime does not know", i,
-                       g->kind);
-    }
+    if (g->kind >= NACRE_GUARD_KINDS)
+      return nacre_newer(c, "guard record %d is of kind %d, which this runtime does not know", i,
+                         g->kind);
     if (kGuardStage[g->kind] < stage) return nacre_bad(c, "guard record %d is out of order", i, 0);
     stage = kGuardStage[g->kind];
     if (!check_guard(c, g, i, &row, entry, input_count, node_count)) return false;
@@ -220,11 +216,9 @@ static bool check_command(struct nacre_checker* c, uint32_t entry,
                           const struct nacre_variant_view* v, uint32_t number,
                           uint32_t node_count) {
   const struct nacre_command* command = &v->commands[number];
-  if (command->kind >= sizeof kCommandOperands) {
-    c->verdict = NACRE_VERDICT_NEWER;
-    return nacre_bad(c, "command %d is of kind %d, which this runtime does not know", number,
-                     command->kind);
-  }
+  if (command->kind >= sizeof kCommandOperands)
+    return nacre_newer(c, "command %d is of kind %d, which this runtime does not know", number,
+                       command->kind);
   if (command->flags & ~(NACRE_COMMAND_BARRIER | NACRE_COMMAND_TEAM))
     return nacre_bad(c, "command %d has unknown flags", number, 0);
   if (!nacre_within(command->first_operand, command->operand_count, v->operand_count) ||

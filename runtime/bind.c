@@ -10,11 +10,11 @@ static bool dense_size(const int64_t* shape, uint32_t rank, uint32_t element_siz
   uint64_t size = element_size;
   for (uint32_t i = 0; i < rank; ++i) {
     // A dimension alone may be large where another is 0, but stays small enough to reckon with.
-    if (shape[i] < 0 || shape[i] > (int64_t)1 << 47 ||
+    if (shape[i] < 0 || shape[i] > NACRE_MAX_BYTES ||
         __builtin_mul_overflow(size, (uint64_t)shape[i], &size))
       return false;
   }
-  if (size > (uint64_t)1 << 47) return false;
+  if (size > (uint64_t)NACRE_MAX_BYTES) return false;
   *result = (size_t)size;
   return true;
 }
@@ -67,16 +67,16 @@ static uint64_t slot_limit(const nacre_session* s, const struct nacre_slot* slot
 }
 
 static nacre_status check_slots(nacre_session* s, const struct nacre_variant_view* v) {
-  const int64_t limit = (int64_t)1 << 47;
   int64_t arena = nacre_size_value(v->arena_size, s->nodes), scratch = 0;
   for (uint32_t i = 0; i < v->command_count; ++i) {
     int64_t size = nacre_size_value(v->commands[i].scratch, s->nodes);
     if (size < 0) scratch = -1;
     if (size > scratch && scratch >= 0) scratch = size;
   }
-  bool good = arena >= 0 && arena <= limit && scratch >= 0 && scratch <= limit;
-  s->arena_used = ((size_t)arena + 63) / 64 * 64;
-  s->scratch_size = ((size_t)scratch + 63) / 64 * 64;
+  bool good = arena >= 0 && arena <= NACRE_MAX_BYTES && scratch >= 0 &&
+              scratch <= NACRE_MAX_BYTES;
+  s->arena_used = (size_t)nacre_align_data((uint64_t)arena);
+  s->scratch_size = (size_t)nacre_align_data((uint64_t)scratch);
   for (uint32_t i = 0; good && i < v->slot_count; ++i) {
     int64_t offset = nacre_size_value(v->slots[i].offset, s->nodes),
             size = nacre_size_value(v->slots[i].size, s->nodes);
@@ -187,7 +187,7 @@ static uint8_t* slot_base(const nacre_session* s, const struct nacre_slot* slot,
 
 nacre_status nacre_bind_addresses(nacre_session* s, const nacre_tensor* inputs,
                                   const nacre_buffer* outputs) {
-  const struct nacre_variant_view* v = &nacre_session_view(s)->view;
+  const struct nacre_variant_view* v = nacre_session_view(s);
   const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
   nacre_status status = check_addresses(s, inputs, outputs);
   if (status) return status;

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "formats/container.h"
+
 struct nacre_block {
   uint8_t* memory;  // NULL while counting
   size_t used;      // bytes
@@ -13,7 +15,7 @@ struct nacre_block {
 // NULL while counting. Everything starts at a multiple of 64.
 static inline void* nacre_block_take(struct nacre_block* block, size_t count, size_t size) {
   void* result = block->memory ? block->memory + block->used : NULL;
-  block->used += (count * size + 63) / 64 * 64;
+  block->used += (size_t)nacre_align_data(count * size);
   return result;
 }
 

@@ -225,12 +225,10 @@ uint32_t nacre_guard_choose(nacre_session* s, uint32_t entry, const nacre_tensor
 // ---- The message of a miss ----
 
 // "input 'x' dimension 2 is 37"
-static void say_fact(const nacre_session* s, const struct nacre_words* words,
-                     const struct nacre_guard* g, const nacre_tensor* inputs,
-                     struct nacre_text* text) {
+static void say_fact(const struct nacre_words* words, const struct nacre_guard* g,
+                     const nacre_tensor* inputs, struct nacre_text* text) {
   const nacre_tensor* t = &inputs[g->input];
   struct scalar scalar;
-  (void)s;
   if (g->kind == NACRE_GUARD_node) {
     nacre_text_string(text, "these sizes do not fit together");
     return;
@@ -267,15 +265,9 @@ static void say_fact(const nacre_session* s, const struct nacre_words* words,
 }
 
 static bool same_fact(const struct nacre_guard* a, const struct nacre_guard* b) {
-  bool of_dim[2];
-  const struct nacre_guard* both[2] = {a, b};
-  for (int i = 0; i < 2; ++i) {
-    uint16_t k = both[i]->kind;
-    of_dim[i] = k == NACRE_GUARD_bind || k == NACRE_GUARD_equal || k == NACRE_GUARD_range ||
-                k == NACRE_GUARD_multiple || k == NACRE_GUARD_equal_node;
-  }
   if (a->input != b->input) return false;
-  return of_dim[0] && of_dim[1] ? a->dim == b->dim : a->kind == b->kind;
+  bool of_dims = nacre_guard_of_dim(a->kind) && nacre_guard_of_dim(b->kind);
+  return of_dims ? a->dim == b->dim : a->kind == b->kind;
 }
 
 void nacre_guard_explain(nacre_session* s, uint32_t entry, const nacre_tensor* inputs) {
@@ -296,7 +288,7 @@ void nacre_guard_explain(nacre_session* s, uint32_t entry, const nacre_tensor* i
   }
   if (lead) {
     nacre_words_open(&words, s->model->container.meta, entry, 0);
-    say_fact(s, &words, lead, inputs, &text);
+    say_fact(&words, lead, inputs, &text);
   }
   for (uint32_t i = 0; i < e->view.variant_count; ++i) {
     uint32_t miss = try_row(s, e->first_variant + i, inputs, &changed);
@@ -313,7 +305,7 @@ void nacre_guard_explain(nacre_session* s, uint32_t entry, const nacre_tensor* i
       const struct nacre_guard* g = &words.variant_view.guards[miss];
       if (g->kind != NACRE_GUARD_features && !(lead && same_fact(lead, g))) {
         nacre_text_string(&text, ": ");
-        say_fact(s, &words, g, inputs, &text);
+        say_fact(&words, g, inputs, &text);
         nacre_text_string(&text, ", and it");
       }
       nacre_text_string(&text, " wants ");

@@ -134,7 +134,7 @@ nacre_status nacre_input_dim(const nacre_model* model, uint32_t entry, uint32_t 
 uint32_t nacre_state_count(const nacre_model* model) { return model->counts.state_count; }
 
 nacre_status nacre_state_info(const nacre_model* model, uint32_t number, nacre_tensor_info* info,
-                              int64_t shape[16]) {
+                              int64_t shape[NACRE_MAX_RANK]) {
   struct nacre_state_view state;
   if (number >= model->counts.state_count) return NACRE_NOT_FOUND;
   nacre_meta_state(model->container.meta, number, &state);

@@ -156,7 +156,7 @@ static nacre_status open_bytes(const void* bytes, size_t size, const nacre_open_
     struct nacre_state_view state;
     nacre_meta_state(container.meta, i, &state);
     model->state_offsets[i] = model->state_bytes;
-    model->state_bytes += (state.size + 63) / 64 * 64;
+    model->state_bytes += nacre_align_data(state.size);
   }
   nacre_status status = load_images(model, why);
   if (!status) status = find_imports(model, options, why);

@@ -37,7 +37,7 @@ static void copy_part(const nacre_session* s, const struct nacre_variant_view* v
   uint64_t size = (uint64_t)nacre_size_value(v->slots[operands[0]].size, s->nodes);
   uint64_t from_size = (uint64_t)nacre_size_value(v->slots[operands[1]].size, s->nodes);
   if (from_size < size) size = from_size;
-  uint64_t part = (size / threads + 63) / 64 * 64, first = part * thread;
+  uint64_t part = nacre_align_data(size / threads), first = part * thread;
   if (part == 0 && thread == 0) part = size;
   if (first >= size) return;
   if (part > size - first) part = size - first;
@@ -86,7 +86,7 @@ static void tick(nacre_session* s, struct clock* clock, uint32_t command) {
 
 static void walk(void* context, uint32_t thread, uint32_t threads) {
   nacre_session* s = context;
-  const struct nacre_variant_view* v = &nacre_session_view(s)->view;
+  const struct nacre_variant_view* v = nacre_session_view(s);
   struct clock clock = {0, 0};
   bool timed = s->profile && thread == 0;
   uint32_t at = 0;
@@ -124,7 +124,7 @@ static void walk(void* context, uint32_t thread, uint32_t threads) {
 static void say_fault(nacre_session* s, const struct nacre_fault* fault) {
   static const char* const kKinds[] = {"error", "index out of range", "integer division by zero",
                                        "assertion failed"};
-  const struct nacre_variant_view* v = &nacre_session_view(s)->view;
+  const struct nacre_variant_view* v = nacre_session_view(s);
   const struct nacre_command* c = &v->commands[fault->command];
   const nacre_meta* meta = s->model->container.meta;
   uint32_t kind = (uint32_t)NACRE_DATA_ERROR_KIND(fault->code);

@@ -63,8 +63,8 @@ static uint64_t largest_arena(const nacre_model* model, uint32_t threads) {
         if (size > scratch) scratch = size;
       }
       uint64_t scratches;
-      if (__builtin_mul_overflow(((uint64_t)scratch + 63) / 64 * 64, threads, &scratches)) return 0;
-      uint64_t total = ((uint64_t)arena + 63) / 64 * 64 + scratches;
+      if (__builtin_mul_overflow(nacre_align_data((uint64_t)scratch), threads, &scratches)) return 0;
+      uint64_t total = nacre_align_data((uint64_t)arena) + scratches;
       if (total > kMostReserved) return 0;
       if (total > largest) largest = total;
     }
@@ -75,7 +75,7 @@ static uint64_t largest_arena(const nacre_model* model, uint32_t threads) {
 static size_t first_arena(const nacre_model* model, const nacre_session_options* options) {
   size_t size = options->arena_bytes;
   if (!size) size = (size_t)largest_arena(model, thread_count(options));
-  return (size + 63) / 64 * 64;
+  return (size_t)nacre_align_data(size);
 }
 
 size_t nacre_session_size_bytes(const nacre_model* model, const nacre_session_options* options) {
@@ -263,7 +263,7 @@ nacre_status nacre_profile(const nacre_session* session, uint32_t command,
                            nacre_profile_record* record) {
   if (!session->profile || !session->bound || session->profiled_variant != session->variant)
     return NACRE_NOT_FOUND;
-  const struct nacre_variant_view* v = &nacre_session_view(session)->view;
+  const struct nacre_variant_view* v = nacre_session_view(session);
   if (command >= v->command_count) return NACRE_NOT_FOUND;
   *record = session->profile[command];
   record->flops = nacre_size_value(v->commands[command].flops, session->nodes);

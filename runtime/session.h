@@ -83,8 +83,9 @@ nacre_status nacre_program_run(nacre_session* session);
 // Starts the session's message anew; the text goes on where it ends.
 struct nacre_text nacre_session_say(nacre_session* session);
 
-static inline const struct nacre_model_variant* nacre_session_view(const nacre_session* session) {
-  return &session->model->variants[session->variant];
+// The bound variant.
+static inline const struct nacre_variant_view* nacre_session_view(const nacre_session* session) {
+  return &session->model->variants[session->variant].view;
 }
 
 #endif

@@ -11,7 +11,7 @@ const char* nacre_status_text(nacre_status status) {
     case NACRE_BAD_ARTIFACT:
       return "not a nacre artifact, or a damaged one";
     case NACRE_UNSUPPORTED_VERSION:
-      return "the artifact was made by a newer nacre";
+      return "the artifact is of another version than this runtime";
     case NACRE_UNSUPPORTED_DEVICE:
       return "the artifact has no code for this processor";
     case NACRE_GUARD_MISS:

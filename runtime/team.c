@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "formats/container.h"
 #include "runtime/os.h"
 
 enum { kRounds = 8, kSpins = 2000, kYields = 1000 };  // 2^kRounds = NACRE_MAX_THREADS
@@ -52,7 +53,7 @@ struct nacre_team {
   struct lane* lanes;
 };
 
-static size_t counters_offset(void) { return (sizeof(struct nacre_team) + 63) / 64 * 64; }
+static size_t counters_offset(void) { return (size_t)nacre_align_data(sizeof(struct nacre_team)); }
 static size_t lanes_offset(uint32_t threads) {
   return counters_offset() + (threads + 1) * sizeof(struct counter);
 }

@@ -28,7 +28,7 @@ typedef enum nacre_status {
   NACRE_BAD_ARGUMENT,         // the caller broke a rule of this header
   NACRE_IO_ERROR,             // a file cannot be read
   NACRE_BAD_ARTIFACT,         // not an artifact, truncated or damaged
-  NACRE_UNSUPPORTED_VERSION,  // made by a newer nacre
+  NACRE_UNSUPPORTED_VERSION,  // made by a nacre that is too new, or too old, for this runtime
   NACRE_UNSUPPORTED_DEVICE,   // holds no code for this processor
   NACRE_GUARD_MISS,           // no variant accepts these inputs
   NACRE_OUT_OF_MEMORY,        // the given or reserved memory is too small, or the system has none
@@ -47,6 +47,9 @@ typedef struct nacre_error {
   nacre_status status;
   char message[512];
 } nacre_error;
+
+// Dimensions of a tensor, at most.
+#define NACRE_MAX_RANK 16
 
 typedef struct nacre_model nacre_model;
 typedef struct nacre_session nacre_session;
@@ -85,8 +88,8 @@ NACRE_API nacre_status nacre_model_open_memory(const void* bytes, size_t size_by
 // Sessions of the model must be gone. NULL is allowed.
 NACRE_API void nacre_model_close(nacre_model* model);
 
-// Number of entries, and the number of the entry with a name (NACRE_NOT_FOUND). Names and the like
-// live as long as the model.
+// Names and the like live as long as the model. A number that is out of range gives NACRE_NOT_FOUND,
+// or 0 or NULL where a function has no status; so does a name that is not there.
 NACRE_API uint32_t nacre_entry_count(const nacre_model* model);
 NACRE_API const char* nacre_entry_name(const nacre_model* model, uint32_t entry);
 NACRE_API nacre_status nacre_entry_find(const nacre_model* model, const char* name,
@@ -175,7 +178,8 @@ typedef struct nacre_buffer {
 NACRE_API nacre_status nacre_session_prepare(nacre_session* session, uint32_t entry,
                                              const nacre_tensor* inputs, uint32_t input_count);
 
-// Of the last successful prepare or run. The shape has as many numbers as the output's rank.
+// Of the last prepare or run, if that was successful: else, and for an output that is not there, NULL
+// and 0. The shape has as many numbers as the output's rank and holds until the next call.
 NACRE_API const int64_t* nacre_output_shape(const nacre_session* session, uint32_t output);
 NACRE_API size_t nacre_output_size_bytes(const nacre_session* session, uint32_t output);
 NACRE_API uint32_t nacre_session_variant(const nacre_session* session);
@@ -200,13 +204,15 @@ NACRE_API const char* nacre_session_message(const nacre_session* session);
 // ---- State: what the model keeps between calls
 // -----------------------------------------------------------------------------------
 
+// Numbers and names out of range as above. `shape` gets as many numbers as the rank.
 NACRE_API uint32_t nacre_state_count(const nacre_model* model);
 NACRE_API nacre_status nacre_state_info(const nacre_model* model, uint32_t state,
-                                        nacre_tensor_info* info, int64_t shape[16]);
+                                        nacre_tensor_info* info, int64_t shape[NACRE_MAX_RANK]);
 NACRE_API nacre_status nacre_state_find(const nacre_model* model, const char* name,
                                         uint32_t* state);
 NACRE_API size_t nacre_state_size_bytes(const nacre_model* model, uint32_t state);
-// The bytes themselves, to be read or written between calls.
+// The bytes themselves, aligned to 64, to be read or written between calls; the session's. NULL for a
+// number out of range.
 NACRE_API void* nacre_session_state(nacre_session* session, uint32_t state);
 // Back to the initial values.
 NACRE_API void nacre_session_reset(nacre_session* session);
