@@ -7,11 +7,11 @@
 
 namespace nacre::formats {
 
-// `bytes` as in read_artifact. The text has one line per command, slot and guard record; numbers in
-// it are those of the format, so that parts can be found in each other.
-std::string dump_text(std::span<const uint8_t> bytes);
+// The text has one line per command, slot and guard record; numbers in it are those of the format,
+// so that parts can be found in each other.
+std::string dump_text(const nacre_container& verified);
 
 // The same as one JSON object.
-std::string dump_json(std::span<const uint8_t> bytes);
+std::string dump_json(const nacre_container& verified);
 
 }  // namespace nacre::formats

@@ -101,13 +101,13 @@ Json entry(const Dump& dump, uint32_t number) {
 
 }  // namespace
 
-std::string dump_json(std::span<const uint8_t> bytes) {
-  const Dump dump = open_dump(bytes);
+std::string dump_json(const nacre_container& verified) {
+  const Dump dump{read_artifact(verified), verified};
   const Artifact& a = dump.artifact;
   Json result = {
       {"producer", a.producer},
       {"format", std::to_string(NACRE_FORMAT_MAJOR) + "." + std::to_string(NACRE_FORMAT_MINOR)},
-      {"size_bytes", bytes.size()}};
+      {"size_bytes", verified.size}};
   Json sections = Json::object();
   for (uint32_t i = 0; i < dump.container.section_count; ++i) {
     static const char* const kNames[] = {"other", "meta", "data", "code", "sign"};

@@ -1,5 +1,4 @@
-// What both dumps need: names of the format's numbers, and words. For dump.cpp and dump_json.cpp
-// only.
+// What both dumps need: names of the format's numbers, and words. For dump*.cpp only.
 #pragma once
 
 #include <string>
@@ -15,7 +14,6 @@ struct Dump {
   Artifact artifact;
   nacre_container container;
 };
-Dump open_dump(std::span<const uint8_t> bytes);
 
 std::string command_name(nacre_command_kind kind);
 std::string slot_name(const Slot& slot);                      // "input 0", "arena"

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "formats/container.h"
+#include "formats/kinds.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -94,16 +94,7 @@ Entry entry(const nacre_meta* meta, uint32_t number) {
 
 }  // namespace
 
-Artifact read_artifact(std::span<const uint8_t> bytes) {
-  char buffer[1024];
-  nacre_text why;
-  nacre_text_start(&why, buffer, sizeof buffer);
-  if (reinterpret_cast<uintptr_t>(bytes.data()) % NACRE_DATA_ALIGN) {
-    throw FormatError("read_artifact: the bytes must start at a multiple of 64");
-  }
-  nacre_container container;
-  if (nacre_verify(bytes.data(), bytes.size(), &container, &why)) throw FormatError(buffer);
-
+Artifact read_artifact(const nacre_container& container) {
   const nacre_meta* meta = container.meta;
   nacre_meta_view counts;
   nacre_meta_read(meta, &counts);
@@ -123,9 +114,9 @@ Artifact read_artifact(std::span<const uint8_t> bytes) {
     nacre_image_view v;
     nacre_meta_image(meta, i, &v);
     const nacre_section* section = nacre_container_image(&container, i);
-    const auto code = bytes.subspan(section->offset, section->size);
+    const uint8_t* code = container.bytes + section->offset;
     a.images.push_back({v.target, static_cast<uint16_t>(v.machine), v.features,
-                        std::vector<uint8_t>(code.begin(), code.end())});
+                        std::vector<uint8_t>(code, code + section->size)});
   }
   for (uint32_t i = 0; i < counts.kernel_count; ++i) {
     nacre_kernel_view k;
@@ -152,6 +143,18 @@ Artifact read_artifact(std::span<const uint8_t> bytes) {
   }
   for (uint32_t i = 0; i < counts.entry_count; ++i) a.entries.push_back(entry(meta, i));
   return a;
+}
+
+Artifact read_artifact(std::span<const uint8_t> bytes) {
+  char buffer[1024];
+  nacre_text why;
+  nacre_text_start(&why, buffer, sizeof buffer);
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % NACRE_DATA_ALIGN) {
+    throw FormatError("read_artifact: the bytes must start at a multiple of 64");
+  }
+  nacre_container container;
+  if (nacre_verify(bytes.data(), bytes.size(), &container, &why)) throw FormatError(buffer);
+  return read_artifact(container);
 }
 
 }  // namespace nacre::formats

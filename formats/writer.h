@@ -12,8 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "formats/container.h"
 #include "formats/dtype.h"
+#include "formats/kinds.h"
+#include "formats/verify.h"
 
 namespace nacre::formats {
 
@@ -180,8 +181,9 @@ ArtifactSizes write_artifact(const Artifact& artifact,
 
 std::vector<uint8_t> artifact_bytes(const Artifact& artifact);
 
-// Weights and their names point into `bytes`, which must outlive the result, start at a multiple of
-// 64, and pass the verifier (FormatError otherwise).
+// Of verified bytes, into which weights and their names point, so that they must outlive the result.
+Artifact read_artifact(const nacre_container& verified);
+// Verifies, too: FormatError where the bytes are not well formed. They must start at a multiple of 64.
 Artifact read_artifact(std::span<const uint8_t> bytes);
 
 }  // namespace nacre::formats

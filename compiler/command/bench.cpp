@@ -61,8 +61,8 @@ struct Row {
 std::vector<Row> profile_rows(const BenchOptions& options, const RuntimeSession& session,
                               std::uint32_t entry) {
   const AlignedBytes bytes = read_bytes(options.model);
-  const formats::Artifact artifact =
-      formats::read_artifact({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  const formats::Artifact artifact = formats::read_artifact(
+      std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()));
   const formats::Variant& variant =
       artifact.entries.at(entry).variants.at(nacre_session_variant(session.get()));
   std::vector<Row> rows;

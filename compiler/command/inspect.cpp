@@ -31,7 +31,7 @@ int inspect(const InspectOptions& options) {
   if (verdict != NACRE_VERDICT_GOOD)
     fail(verdict == NACRE_VERDICT_NEWER ? ErrorKind::unsupported : ErrorKind::user, "{}: {}",
          options.model, reason);
-  fmt::print("{}", options.json ? formats::dump_json(bytes) + "\n" : formats::dump_text(bytes));
+  fmt::print("{}", options.json ? formats::dump_json(container) : formats::dump_text(container));
   return 0;
 }
 

@@ -4,15 +4,26 @@
 
 #include <nlohmann/json.hpp>
 
-#include "formats/dump_parts.h"
+#include "formats/verify.h"
+#include "formats/words.h"
 #include "tests/unit/runtime/fixture.h"
 
 namespace nacre::test {
 namespace {
 
+nacre_container verified(Aligned& bytes) {
+  char buffer[512];
+  nacre_text why;
+  nacre_text_start(&why, buffer, sizeof buffer);
+  nacre_container container;
+  EXPECT_EQ(nacre_verify(bytes.data(), bytes.size(), &container, &why), NACRE_VERDICT_GOOD)
+      << buffer;
+  return container;
+}
+
 TEST(Dump, TextSaysGuardsAndSizesInWords) {
   Aligned bytes(fmt::artifact_bytes(scale_artifact()));
-  const std::string text = fmt::dump_text(bytes.span());
+  const std::string text = fmt::dump_text(verified(bytes));
   for (const char* line : {
            "symbol 0 s0 from 1 to 32\n",
            "entry 0 forward\n  input 0 x: f32[s0 * 2, 4]\n  output 0 y: f32[s0 * 2, 4]\n",
@@ -33,7 +44,7 @@ TEST(Dump, TextSaysGuardsAndSizesInWords) {
 
 TEST(Dump, JsonHasTheSame) {
   Aligned bytes(fmt::artifact_bytes(scale_artifact()));
-  const auto json = nlohmann::json::parse(fmt::dump_json(bytes.span()));
+  const auto json = nlohmann::json::parse(fmt::dump_json(verified(bytes)));
   EXPECT_EQ(json["size_bytes"], bytes.size());
   EXPECT_EQ(json["entries"][0]["name"], "forward");
   EXPECT_EQ(json["entries"][0]["inputs"][0]["shape"], nlohmann::json({"s0 * 2", 4}));
@@ -52,9 +63,8 @@ std::string words_of_last(std::vector<fmt::Node> more, std::size_t capacity = 25
   auto& nodes = a.entries[0].variants[0].nodes;
   nodes.insert(nodes.end(), more.begin(), more.end());
   Aligned bytes(fmt::artifact_bytes(a));
-  const fmt::Dump dump = fmt::open_dump(bytes.span());
   nacre_words words;
-  nacre_words_open(&words, dump.container.meta, 0, 0);
+  nacre_words_open(&words, verified(bytes).meta, 0, 0);
   std::string buffer(capacity, '\0');
   nacre_text text;
   nacre_text_start(&text, buffer.data(), buffer.size());
