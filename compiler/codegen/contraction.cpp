@@ -1,7 +1,8 @@
 #include "compiler/codegen/contraction.h"
 
-#include "compiler/codegen/address.h"
+#include "compiler/codegen/cpp.h"
 #include "compiler/codegen/nest.h"
+#include "compiler/loops/address.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -281,22 +282,6 @@ void Emitter::recurrent() {
 }
 
 }  // namespace
-
-std::optional<Strided> strided(const LoopProgram& program, const Operand& operand, const std::vector<LoopVar>& all,
-                               const std::vector<std::string>& along) {
-  const Facts facts = facts_with(program, all);
-  Strided result;
-  result.base = address(program[operand.buffer], operand.at, facts);
-  for (const std::string& name : along) {
-    auto stride = coefficient(result.base, name, facts);
-    if (!stride) return std::nullopt;
-    for (const LoopVar& loop : all)
-      if (stride->symbols().contains(loop.name)) return std::nullopt;
-    result.strides.push_back(*stride);
-  }
-  for (const std::string& name : along) result.base = without(result.base, name, facts);
-  return result;
-}
 
 bool epilogue_fits(const LoopProgram& program, const Group& group, const Target& target) {
   KernelContext context{program, group, target, {}, {}, {}};

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "compiler/codegen/address.h"
+#include "compiler/codegen/cpp.h"
 #include "compiler/codegen/contraction.h"
 #include "compiler/codegen/nest.h"
+#include "compiler/loops/address.h"
 #include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 

@@ -4,8 +4,9 @@
 #include <cctype>
 #include <cmath>
 
-#include "compiler/codegen/address.h"
+#include "compiler/codegen/cpp.h"
 #include "compiler/graph/ops.h"
+#include "compiler/loops/address.h"
 #include "compiler/loops/code.h"
 #include "compiler/support/dtype.h"
 #include "compiler/support/error.h"

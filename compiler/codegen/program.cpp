@@ -4,7 +4,7 @@
 #include <bit>
 #include <set>
 
-#include "compiler/codegen/address.h"
+#include "compiler/loops/address.h"
 #include "compiler/support/error.h"
 
 namespace nacre {

@@ -4,38 +4,25 @@
 #include <set>
 #include <string>
 
+#include "compiler/graph/ops.h"
+#include "compiler/loops/address.h"
+
 namespace nacre {
 
 double typical_size(const Expr& e, const Facts& symbols) {
-  if (auto c = e.constant()) return static_cast<double>(*c);
-  std::map<std::string, int64_t> values;
-  for (const std::string& name : e.symbols()) {
-    auto known = symbols.find(name);
-    int64_t value = 16;
-    if (known != symbols.end()) {
-      const SymbolFacts& f = known->second;
-      value = f.hint > 0 ? f.hint : std::clamp<int64_t>(16, f.range.min, std::max(f.range.min, f.range.max));
-    }
-    values[name] = value;
-  }
-  return static_cast<double>(e.evaluate(values).value_or(1));
+  return static_cast<double>(std::max<int64_t>(1, typical(e, symbols)));
 }
 
 double typical_points(const std::vector<LoopVar>& loops, const Facts& symbols) {
   double n = 1;
-  for (const LoopVar& loop : loops) n *= std::max(1.0, typical_size(loop.extent, symbols));
+  for (const LoopVar& loop : loops) n *= typical_size(loop.extent, symbols);
   return n;
 }
 
 double operation_cost(const Scalar& s) {
-  static const std::set<std::string> slow = {
-      "exp",  "exp2", "expm1", "log",  "log2", "log10", "log1p", "sin",   "cos",   "tan", "asin",   "acos",
-      "atan", "sinh", "cosh",  "tanh", "erf",  "asinh", "acosh", "atanh", "sigmoid", "pow", "atan2"};
-  static const std::set<std::string> medium = {"div",  "sqrt",      "rsqrt",     "reciprocal",
-                                               "fmod", "remainder", "div_floor", "div_trunc"};
   switch (s.op) {
     case ScalarOp::pointwise:
-      return slow.contains(s.prim) ? 20 : medium.contains(s.prim) ? 5 : 1;
+      return find_primitive(s.prim)->cost;
     case ScalarOp::cast:
     case ScalarOp::check_index:
       return 1;
@@ -55,7 +42,7 @@ double elements_loaded(const LoopProgram& program, const Nest& nest, double poin
   for (const Scalar& s : nest.code) {
     if (s.op != ScalarOp::load) continue;
     double size = 1;
-    for (const Expr& e : program[s.buffer].shape) size *= std::max(1.0, typical_size(e, program.symbols));
+    for (const Expr& e : program[s.buffer].shape) size *= typical_size(e, program.symbols);
     n += std::min(1.0, size / std::max(1.0, points));
   }
   return n;

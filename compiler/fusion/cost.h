@@ -9,7 +9,7 @@ namespace nacre {
 inline constexpr double kMove = 4;
 inline constexpr double kLocalBytes = 64 * 1024;  // of rows that stay in a group: they should lie in a first or second level cache
 
-double typical_size(const Expr& e, const Facts& symbols);          // with hints for symbols
+double typical_size(const Expr& e, const Facts& symbols);  // at least 1
 double typical_points(const std::vector<LoopVar>& loops, const Facts& symbols);
 double operation_cost(const Scalar& scalar);
 double code_cost(const std::vector<Scalar>& code);                 // of one pass, loads not counted

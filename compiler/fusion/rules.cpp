@@ -233,7 +233,7 @@ bool inline_producer(FusionState& state, int p) {
           for (const Expr& e : s.at)
             for (const std::string& name : e.symbols()) used.insert(name);
           for (size_t l = n.loops.size(); l-- > 0 && !used.contains(n.loops[l].name);)
-            times /= std::max(1.0, typical_size(n.loops[l].extent, state.program.symbols));
+            times /= typical_size(n.loops[l].extent, state.program.symbols);
         }
         reads += times / elements;
         size += nest.code.size();

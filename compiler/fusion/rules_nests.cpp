@@ -159,7 +159,7 @@ double inner_points(const Group& g, const std::set<std::string>& without, const 
   for (const Nest& n : g.nests) {
     double points = 1;
     for (const LoopVar& l : n.loops)
-      if (!without.contains(l.name)) points *= std::max(1.0, typical_size(l.extent, symbols));
+      if (!without.contains(l.name)) points *= typical_size(l.extent, symbols);
     most = std::max(most, points);
   }
   return most;
@@ -223,7 +223,7 @@ bool share_outer(FusionState& state, int a, int b, const std::vector<int>& conti
     double split = 1;
     for (const LoopVar& l : outer) {
       in_b.insert(matched.at(l.name).loop);
-      split *= std::max(1.0, typical_size(matched.at(l.name).factor, symbols));
+      split *= typical_size(matched.at(l.name).factor, symbols);
     }
     return std::max(inner_points(producer, in_a, symbols), split * inner_points(consumer, in_b, symbols));
   };

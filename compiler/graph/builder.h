@@ -53,7 +53,7 @@ class Builder {
   ValueId op(ValueId a, ValueId b) { return pointwise(#op, {a, b}); }
 #define NACRE_ARITY_3(op) \
   ValueId op(ValueId a, ValueId b, ValueId c) { return pointwise(#op, {a, b, c}); }
-#define NACRE_POINTWISE(name, arity, result, expression) NACRE_ARITY_##arity(name)
+#define NACRE_POINTWISE(name, arity, result, cost, expression) NACRE_ARITY_##arity(name)
 #include "compiler/graph/ops.def"
 #undef NACRE_ARITY_1
 #undef NACRE_ARITY_2

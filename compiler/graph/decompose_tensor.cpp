@@ -320,7 +320,7 @@ Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
 #define NACRE_ARITY_2(op) \
   Tensor op(const Operand& a, const Operand& b) { return binary(#op, a, b, result_type({a, b})); }
 #define NACRE_ARITY_3(op)
-#define NACRE_POINTWISE(name, arity, result, expression) NACRE_ARITY_##arity(name)
+#define NACRE_POINTWISE(name, arity, result, cost, expression) NACRE_ARITY_##arity(name)
 #include "compiler/graph/ops.def"
 #undef NACRE_ARITY_1
 #undef NACRE_ARITY_2

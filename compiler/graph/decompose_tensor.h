@@ -124,7 +124,7 @@ Tensor as_tensor(Builder& b, const Operand& x, nacre_dtype dtype);  // a number 
 #define NACRE_ARITY_1(op) Tensor op(const Tensor& a);
 #define NACRE_ARITY_2(op) Tensor op(const Operand& a, const Operand& b);
 #define NACRE_ARITY_3(op) Tensor op(const Tensor& a, const Operand& b, const Operand& c);
-#define NACRE_POINTWISE(name, arity, result, expression) NACRE_ARITY_##arity(name)
+#define NACRE_POINTWISE(name, arity, result, cost, expression) NACRE_ARITY_##arity(name)
 #include "compiler/graph/ops.def"
 #undef NACRE_ARITY_1
 #undef NACRE_ARITY_2

@@ -8,16 +8,16 @@ namespace nacre {
 
 const std::vector<Primitive>& primitives() {
   static const std::vector<Primitive> table = {
-#define NACRE_POINTWISE(name, arity, result, expression) {#name, PrimClass::pointwise, arity, PrimResult::result, #expression},
-#define NACRE_VIEW(name) {#name, PrimClass::view, 0, PrimResult::same, ""},
-#define NACRE_REDUCTION(name, result) {#name, PrimClass::reduction, 0, PrimResult::result, ""},
-#define NACRE_SCAN(name) {#name, PrimClass::scan, 0, PrimResult::same, ""},
-#define NACRE_SORTING(name) {#name, PrimClass::sorting, 0, PrimResult::same, ""},
-#define NACRE_CREATION(name) {#name, PrimClass::creation, 0, PrimResult::same, ""},
-#define NACRE_INDEXING(name) {#name, PrimClass::indexing, 0, PrimResult::same, ""},
-#define NACRE_CONTRACTION(name) {#name, PrimClass::contraction, 0, PrimResult::same, ""},
+#define NACRE_POINTWISE(name, arity, result, cost, expression) {#name, PrimClass::pointwise, arity, PrimResult::result, cost, #expression},
+#define NACRE_VIEW(name) {#name, PrimClass::view, 0, PrimResult::same, 0, ""},
+#define NACRE_REDUCTION(name, result) {#name, PrimClass::reduction, 0, PrimResult::result, 0, ""},
+#define NACRE_SCAN(name) {#name, PrimClass::scan, 0, PrimResult::same, 0, ""},
+#define NACRE_SORTING(name) {#name, PrimClass::sorting, 0, PrimResult::same, 0, ""},
+#define NACRE_CREATION(name) {#name, PrimClass::creation, 0, PrimResult::same, 0, ""},
+#define NACRE_INDEXING(name) {#name, PrimClass::indexing, 0, PrimResult::same, 0, ""},
+#define NACRE_CONTRACTION(name) {#name, PrimClass::contraction, 0, PrimResult::same, 0, ""},
 #include "compiler/graph/ops.def"
-      {"cast", PrimClass::cast, 1, PrimResult::same, ""},
+      {"cast", PrimClass::cast, 1, PrimResult::same, 0, ""},
   };
   return table;
 }

@@ -17,7 +17,8 @@ struct Primitive {
   PrimClass kind = PrimClass::none;
   int arity = 0;     // of a pointwise one
   PrimResult result = PrimResult::same;
-  std::string expression;  // of a pointwise one: C++ over a, b, c
+  double cost = 0;         // of an element of a pointwise one
+  std::string expression;  // idem: C++ over a, b, c
 };
 
 const std::vector<Primitive>& primitives();

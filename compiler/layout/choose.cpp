@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <functional>
 
-#include "compiler/codegen/address.h"
 #include "compiler/codegen/contraction.h"
 #include "compiler/layout/generic.h"
 #include "compiler/layout/pack.h"
+#include "compiler/loops/address.h"
 #include "compiler/support/error.h"
 
 namespace nacre {

@@ -98,7 +98,7 @@ constexpr bool has_kernel(std::string_view prim) {
 template <class T>
 struct Kernels {
   static constexpr bool boolean = true, same = false;
-#define NACRE_POINTWISE(name, arity, result, expression)                                              \
+#define NACRE_POINTWISE(name, arity, result, cost, expression)                                              \
   static Kernel kernel_##name() {                                                                     \
     using namespace scalar_ops;                                                                       \
     if constexpr (has_kernel<T>(#name)) {                                                             \
@@ -128,7 +128,7 @@ struct Kernels {
 
   static Kernel find(const std::string& prim) {
     if (prim == "where") return where;
-#define NACRE_POINTWISE(name, arity, result, expression) \
+#define NACRE_POINTWISE(name, arity, result, cost, expression) \
   if (prim == #name) return kernel_##name();
 #include "compiler/graph/ops.def"
 #undef NACRE_POINTWISE

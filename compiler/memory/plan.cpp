@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "compiler/codegen/address.h"
+#include "compiler/loops/address.h"
+
 
 namespace nacre {
 

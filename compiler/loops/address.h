@@ -24,10 +24,16 @@ std::optional<Expr> coefficient(const Expr& e, const std::string& var, const Fac
 // `e` with `var` = 0: the part of an affine expression that does not move with it.
 Expr without(const Expr& e, const std::string& var, const Facts& facts);
 
-// A typical value: symbols at their hints (16 where none is known), loop variables at 0.
+// A typical value: symbols at their hints (16 where none is known), loop variables and what is not known at 0.
 int64_t typical(const Expr& e, const Facts& symbols);
 
-// C++ of an expression, over i64 variables named as its symbols.
-std::string cpp(const Expr& e, const Facts& facts);
+// How an operand of a contraction lies in memory: where it starts, and its stride along each of the named variables; nullopt
+// if the address is not affine in them.
+struct Strided {
+  Expr base;
+  std::vector<Expr> strides;
+};
+std::optional<Strided> strided(const LoopProgram& program, const Operand& operand, const std::vector<LoopVar>& all,
+                               const std::vector<std::string>& along);
 
 }  // namespace nacre
