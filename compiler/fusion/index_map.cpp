@@ -13,14 +13,6 @@ struct Digit {
   Expr value;  // in terms of the element
 };
 
-std::optional<Expr> exact_quotient(const Expr& b, const Expr& a) {
-  if (a == b) return Expr(1);
-  if (a.is(0)) return std::nullopt;
-  Expr q = floordiv(b, a);
-  if (q * a == b) return q;
-  return std::nullopt;
-}
-
 class Inverter {
  public:
   Inverter(const std::vector<LoopVar>& loops, Simplifier& simplify) : simplify_(simplify) {

@@ -29,15 +29,6 @@ std::vector<Expr> identity(size_t rank) {
   return index;
 }
 
-// b = q * a for an expression q: structural, so that it holds also where symbols may be 0.
-std::optional<Expr> exact_quotient(const Expr& b, const Expr& a) {
-  if (a == b) return Expr(1);
-  if (a.is(0)) return std::nullopt;
-  Expr q = floordiv(b, a);
-  if (q * a == b) return q;
-  return std::nullopt;
-}
-
 }  // namespace
 
 Expr dim_symbol(size_t dim) {

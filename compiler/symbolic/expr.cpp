@@ -770,6 +770,14 @@ Expr mod(const Expr& a, const Expr& b) {
 Expr min(const Expr& a, const Expr& b) { return make_extremum(ExprOp::min, {a, b}); }
 Expr max(const Expr& a, const Expr& b) { return make_extremum(ExprOp::max, {a, b}); }
 
+std::optional<Expr> exact_quotient(const Expr& b, const Expr& a) {
+  if (a == b) return Expr(1);
+  if (a.is(0)) return std::nullopt;
+  Expr q = floordiv(b, a);
+  if (q * a == b) return q;
+  return std::nullopt;
+}
+
 Expr product(const std::vector<Expr>& factors) {
   Expr result = 1;
   for (const Expr& f : factors) result = result * f;

@@ -76,6 +76,9 @@ inline bool operator!=(const Expr& a, const Expr& b) { return !(a == b); }
 inline Expr& operator+=(Expr& a, const Expr& b) { return a = a + b; }
 inline Expr& operator*=(Expr& a, const Expr& b) { return a = a * b; }
 
+// q with b = q * a, as expressions, so that it holds also where symbols may be 0.
+std::optional<Expr> exact_quotient(const Expr& b, const Expr& a);
+
 Expr product(const std::vector<Expr>& factors);  // 1 for none: the number of elements of a shape
 
 // Reads what str() writes; Error{user} with the column otherwise.
