@@ -4,28 +4,24 @@
 #include "compiler/graph/text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <unordered_map>
 
 #include "compiler/graph/ops.h"
+#include "compiler/graph/text_parts.h"
 #include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
 namespace {
 
+using namespace text_parts;
+
 constexpr const char* kLevels[] = {"captured", "functional", "primitive"};
 constexpr const char* kInputKinds[] = {"user", "parameter", "buffer", "constant"};
 constexpr const char* kOutputKinds[] = {"user", "buffer_mutation", "input_mutation"};
 
-bool is_word_char(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
-}
-bool is_bare(std::string_view s) {
-  return !s.empty() && std::all_of(s.begin(), s.end(), is_word_char);
-}
 // `contiguous_format`, `cuda:0`
 bool is_bare_keyword(std::string_view s) {
   return !s.empty() && (std::isalpha(static_cast<unsigned char>(s[0])) || s[0] == '_') &&
@@ -41,48 +37,15 @@ bool is_reserved(std::string_view s) {
 
 // ---- Printing.
 
-std::string quoted(std::string_view s) {
-  std::string out = "\"";
-  for (char c : s) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-          out += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
-        else
-          out += c;
-    }
-  }
-  return out + "\"";
-}
-
-std::string name_text(std::string_view s) { return is_bare(s) ? std::string(s) : quoted(s); }
-
 // The shortest text that reads back as the same double, never like an integer.
 std::string double_text(double v) {
-  if (std::isnan(v)) return "nan";
-  if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-  std::string s = fmt::format("{}", v);
-  if (s.find_first_of(".e") == std::string::npos) s += ".0";
+  std::string s = number_text(v);
+  if (std::isfinite(v) && s.find_first_of(".e") == std::string::npos) s += ".0";
   return s;
 }
 
 template <class List, class Text>
-std::string list_text(const List& list, Text text) {
+std::string each_text(const List& list, Text text) {
   std::string out = "[";
   bool first = true;
   for (const auto& e : list) {
@@ -91,10 +54,6 @@ std::string list_text(const List& list, Text text) {
     out += text(e);
   }
   return out + "]";
-}
-
-std::string shape_text(const std::vector<Expr>& shape) {
-  return list_text(shape, [](const Expr& e) { return e.str(); });
 }
 
 class Printer {
@@ -121,8 +80,8 @@ class Printer {
       case ValueKind::tensor:
         break;
     }
-    std::string out = nacre_dtype_name(v.dtype) + shape_text(v.shape);
-    if (!v.strides.empty()) out += " strides " + shape_text(v.strides);
+    std::string out = nacre_dtype_name(v.dtype) + list_text(v.shape);
+    if (!v.strides.empty()) out += " strides " + list_text(v.strides);
     if (!v.offset.is(0)) out += " offset (" + v.offset.str() + ")";
     return out;
   }
@@ -159,20 +118,20 @@ std::string Printer::argument(const Argument& a) const {
                         [&](ValueRef v) { return value_name(v.id); },
                         [&](const std::vector<ValueRef>& list) -> std::string {
                           if (list.empty()) return "tensors[]";
-                          return list_text(list, [&](ValueRef v) { return value_name(v.id); });
+                          return each_text(list, [&](ValueRef v) { return value_name(v.id); });
                         },
                         [&](const Expr& e) { return expression(e); },
                         [&](const std::vector<Expr>& list) {
-                          return list_text(list, [&](const Expr& e) { return expression(e); });
+                          return each_text(list, [&](const Expr& e) { return expression(e); });
                         },
                         [](double v) { return double_text(v); },
                         [](const std::vector<double>& list) -> std::string {
-                          return list.empty() ? "floats[]" : list_text(list, double_text);
+                          return list.empty() ? "floats[]" : each_text(list, double_text);
                         },
                         [](bool v) -> std::string { return v ? "true" : "false"; },
                         [](const std::vector<bool>& list) -> std::string {
                           if (list.empty()) return "bools[]";
-                          return list_text(
+                          return each_text(
                               list, [](bool v) { return std::string(v ? "true" : "false"); });
                         },
                         [](const std::string& s) { return quoted(s); },
@@ -181,20 +140,6 @@ std::string Printer::argument(const Argument& a) const {
                         [](const SubgraphRef& s) { return "@" + name_text(s.name); },
                     },
                     a);
-}
-
-// `  # aten.linear.default model.py:41 encoder.fc`; `-` for what is not known.
-std::string where_comment(const Provenance& where) {
-  const bool placed = !where.file.empty() || where.line != 0;
-  if (where.op.empty() && !placed && where.module.empty()) return "";
-  const auto part = [](const std::string& s) { return s.empty() ? "-" : name_text(s); };
-  std::string out = "  # " + part(where.op);
-  if (placed)
-    out += " " + part(where.file) + ":" + std::to_string(where.line);
-  else if (!where.module.empty())
-    out += " -";
-  if (!where.module.empty()) out += " " + part(where.module);
-  return out;
 }
 
 std::string Printer::node_line(const Node& node) const {
@@ -216,17 +161,8 @@ std::string Printer::whole(int indent) const {
   const std::string blanks(static_cast<size_t>(indent) + 2, ' ');
   std::string out = fmt::format("graph {} {} {{\n", name_text(graph_.name),
                                 kLevels[static_cast<size_t>(graph_.level)]);
-  const auto limit = [](int64_t v) -> std::string {
-    return v == kUnbounded ? "inf" : v == -kUnbounded ? "-inf" : std::to_string(v);
-  };
-  for (const auto& [name, f] : graph_.symbols) {
-    out +=
-        fmt::format("{}symbol {}: [{}, {}]", blanks, name, limit(f.range.min), limit(f.range.max));
-    if (f.multiple != 1) out += fmt::format(" multiple {}", f.multiple);
-    if (f.hint != 0) out += fmt::format(" hint {}", f.hint);
-    if (f.below) out += fmt::format(" below ({})", f.below->str());
-    out += "\n";
-  }
+  for (const auto& [name, facts] : graph_.symbols)
+    out += blanks + "symbol " + symbol_text(name, facts) + "\n";
   for (const Expr& e : graph_.assumptions) out += blanks + "assume " + e.str() + "\n";
   for (const auto& [name, sub] : graph_.subgraphs) {
     out += blanks + "subgraph " + name_text(name) + " ";
@@ -248,181 +184,32 @@ std::string Printer::whole(int indent) const {
 
 // ---- Reading.
 
-// A part of a line, and where it stands.
-struct Part {
-  std::string_view text;
-  size_t column = 0;
-};
-
 class Reader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  explicit Reader(std::string_view text) : lines_(text) {}
 
   Graph whole() {
-    if (!next_line()) refuse({line_, 0}, "expected `graph NAME LEVEL {`");
-    const std::vector<Part> words = split_words({line_, 0});
-    if (words[0].text != "graph") refuse(words[0], "expected `graph NAME LEVEL {`");
-    Graph graph = body(words, 0);
-    if (next_line()) refuse({line_, 0}, "more text after the graph");
-    return graph;
+    try {
+      if (!lines_.next()) refuse(lines_.line(), "expected `graph NAME LEVEL {`");
+      const std::vector<Part> words = split_words(lines_.line());
+      if (words[0].text != "graph") refuse(words[0], "expected `graph NAME LEVEL {`");
+      Graph graph = body(words, 0);
+      if (lines_.next()) refuse(lines_.line(), "more text after the graph");
+      return graph;
+    } catch (const Malformed& malformed) {
+      fail(ErrorKind::user, "line {}, column {}: {}", lines_.number(), malformed.column + 1,
+           malformed.why);
+    }
   }
 
  private:
   using Names = std::unordered_map<std::string, ValueId>;
-
-  [[noreturn]] void refuse(const Part& at, const std::string& why) const {
-    fail(ErrorKind::user, "line {}, column {}: {}", number_, at.column + 1, why);
-  }
-
-  // The next line that is neither empty nor a comment; its trailing comment goes to comment_.
-  bool next_line() {
-    while (at_ < text_.size()) {
-      const size_t end = std::min(text_.find('\n', at_), text_.size());
-      line_ = text_.substr(at_, end - at_);
-      at_ = end + 1;
-      ++number_;
-      comment_ = {};
-      if (!line_.empty() && line_.back() == '\r') line_.remove_suffix(1);
-      if (const size_t hash = find_top(line_, "#"); hash != std::string_view::npos) {
-        comment_ = {line_.substr(hash + 1), hash + 1};
-        line_ = line_.substr(0, hash);
-      }
-      const Part content = trimmed({line_, 0});
-      if (content.text.empty() || content.text.starts_with("//")) continue;
-      return true;
-    }
-    return false;
-  }
-
-  static Part trimmed(Part p) {
-    const auto blank = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
-    while (!p.text.empty() && blank(p.text.front())) {
-      p.text.remove_prefix(1);
-      ++p.column;
-    }
-    while (!p.text.empty() && blank(p.text.back())) p.text.remove_suffix(1);
-    return p;
-  }
-  static Part sub(const Part& p, size_t from, size_t count = std::string_view::npos) {
-    return {p.text.substr(from, count), p.column + from};
-  }
-
-  // The first of `stops` outside quotes and brackets.
-  static size_t find_top(std::string_view s, std::string_view stops, size_t from = 0) {
-    int depth = 0;
-    for (size_t i = from; i < s.size(); ++i) {
-      const char c = s[i];
-      if (depth == 0 && stops.find(c) != std::string_view::npos) return i;
-      if (c == '"') {
-        for (++i; i < s.size() && s[i] != '"'; ++i)
-          if (s[i] == '\\') ++i;
-      } else if (c == '(' || c == '[') {
-        ++depth;
-      } else if (c == ')' || c == ']') {
-        depth = std::max(0, depth - 1);
-      }
-    }
-    return std::string_view::npos;
-  }
-
-  static std::vector<Part> split_top(const Part& p, char separator) {
-    std::vector<Part> parts;
-    if (trimmed(p).text.empty()) return parts;
-    size_t from = 0;
-    for (;;) {
-      const size_t end = find_top(p.text, std::string_view(&separator, 1), from);
-      const size_t stop = end == std::string_view::npos ? p.text.size() : end;
-      parts.push_back(trimmed(sub(p, from, stop - from)));
-      if (end == std::string_view::npos) return parts;
-      from = end + 1;
-    }
-  }
-
-  // Cut at blanks.
-  static std::vector<Part> split_words(const Part& p) {
-    std::vector<Part> words;
-    for (const Part& word : split_top(trimmed(p), ' '))
-      if (!word.text.empty()) words.push_back(word);
-    return words;
-  }
-
-  std::string unquoted(const Part& p) const {
-    if (p.text.empty() || p.text[0] != '"') {
-      if (!is_bare(p.text)) refuse(p, fmt::format("expected a name, not '{}'", p.text));
-      return std::string(p.text);
-    }
-    if (p.text.size() < 2 || p.text.back() != '"') refuse(p, "a quote that does not end");
-    std::string out;
-    for (size_t i = 1; i + 1 < p.text.size(); ++i) {
-      const char c = p.text[i];
-      if (c == '"') refuse(sub(p, i), "text after the end of a quote");
-      if (c != '\\') {
-        out += c;
-        continue;
-      }
-      if (i + 2 >= p.text.size()) refuse(sub(p, i), "a quote that does not end");
-      switch (p.text[++i]) {
-        case 'n':
-          out += '\n';
-          break;
-        case 't':
-          out += '\t';
-          break;
-        case 'r':
-          out += '\r';
-          break;
-        case 'x': {
-          unsigned code = 0;
-          const char* first = p.text.data() + i + 1;
-          const bool room = i + 3 < p.text.size();
-          if (!room || std::from_chars(first, first + 2, code, 16).ptr != first + 2)
-            refuse(sub(p, i), "expected two hexadecimal digits");
-          out += static_cast<char>(code);
-          i += 2;
-          break;
-        }
-        default:
-          out += p.text[i];
-      }
-    }
-    return out;
-  }
-
-  Expr expression(const Part& p) const {
-    try {
-      return parse_expr(p.text);
-    } catch (const Error& e) {
-      if (e.kind != ErrorKind::user) throw;
-      refuse(p, e.message);
-    }
-  }
-
-  int64_t integer(const Part& p) const {
-    if (p.text == "inf") return kUnbounded;
-    if (p.text == "-inf") return -kUnbounded;
-    int64_t v = 0;
-    const char* end = p.text.data() + p.text.size();
-    if (p.text.empty() || std::from_chars(p.text.data(), end, v).ptr != end)
-      refuse(p, fmt::format("expected an integer, not '{}'", p.text));
-    return v;
-  }
 
   template <size_t N>
   std::optional<size_t> one_of(const char* const (&names)[N], std::string_view s) const {
     for (size_t i = 0; i < N; ++i)
       if (s == names[i]) return i;
     return std::nullopt;
-  }
-
-  // The content of `[...]` that starts at `from`; `from` moves behind it.
-  Part bracketed(const Part& p, size_t& from, char open, char close) const {
-    if (from >= p.text.size() || p.text[from] != open)
-      refuse(sub(p, std::min(from, p.text.size())), fmt::format("expected '{}'", open));
-    const size_t end = find_top(p.text, std::string_view(&close, 1), from + 1);
-    if (end == std::string_view::npos) refuse(sub(p, from), fmt::format("no '{}' for this", close));
-    const Part inside = sub(p, from + 1, end - from - 1);
-    from = end + 1;
-    return inside;
   }
 
   std::vector<Expr> expressions(const Part& p) const {
@@ -508,23 +295,6 @@ class Reader {
     return found->second;
   }
 
-  std::optional<double> real(std::string_view s) const {
-    if (s == "inf") return INFINITY;
-    if (s == "-inf") return -INFINITY;
-    if (s == "nan") return NAN;
-    const size_t digits = s.starts_with("-") ? 1 : 0;
-    if (s.size() <= digits || !std::isdigit(static_cast<unsigned char>(s[digits])) ||
-        s.find_first_of(".e") == std::string_view::npos)
-      return std::nullopt;
-    double v = 0;
-    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), v);
-    if (end != s.data() + s.size()) return std::nullopt;
-    // Too small for a double is what from_chars reports as out of range, too; the printer writes
-    // neither.
-    if (error != std::errc()) return std::nullopt;
-    return v;
-  }
-
   Argument argument(const Part& whole, const Graph& graph, const Names& names) const {
     const Part p = trimmed(whole);
     const std::string_view s = p.text;
@@ -583,62 +353,6 @@ class Reader {
     return sizes;
   }
 
-  // `# OP [FILE:LINE [MODULE]]`; a comment of another form is just a comment.
-  Provenance provenance() const {
-    const std::vector<Part> words = split_words(comment_);
-    if (words.empty() || words.size() > 3) return {};
-    const auto is_name = [](const Part& w) {
-      return w.text == "-" || w.text[0] == '"' || is_bare(w.text);
-    };
-    const auto name = [&](const Part& w) { return w.text == "-" ? std::string() : unquoted(w); };
-    Provenance where;
-    if (!is_name(words[0])) return {};
-    where.op = name(words[0]);
-    if (words.size() > 1 && words[1].text != "-") {
-      const size_t colon = words[1].text.rfind(':');
-      if (colon == std::string_view::npos || colon == 0) return {};
-      const Part file = sub(words[1], 0, colon), line = sub(words[1], colon + 1);
-      const char* end = line.text.data() + line.text.size();
-      if (!is_name(file) || line.text.empty() ||
-          std::from_chars(line.text.data(), end, where.line).ptr != end)
-        return {};
-      where.file = name(file);
-    }
-    if (words.size() > 2) {
-      if (!is_name(words[2])) return {};
-      where.module = name(words[2]);
-    }
-    return where;
-  }
-
-  void symbol(const Part& p, Graph& graph) const {
-    const size_t colon = find_top(p.text, ":");
-    if (colon == std::string_view::npos) refuse(p, "expected `symbol NAME: [MIN, MAX]`");
-    const Part name = trimmed(sub(p, 0, colon));
-    (void)expression(name);
-    SymbolFacts facts;
-    const Part rest = trimmed(sub(p, colon + 1));
-    size_t at = 0;
-    const std::vector<Part> limits = split_top(bracketed(rest, at, '[', ']'), ',');
-    if (limits.size() != 2) refuse(rest, "expected [MIN, MAX]");
-    facts.range = {integer(limits[0]), integer(limits[1])};
-    const std::vector<Part> words = split_words(sub(rest, at));
-    for (size_t i = 0; i < words.size(); i += 2) {
-      if (i + 1 == words.size()) refuse(words[i], "a fact without a value");
-      if (words[i].text == "multiple")
-        facts.multiple = integer(words[i + 1]);
-      else if (words[i].text == "hint")
-        facts.hint = integer(words[i + 1]);
-      else if (words[i].text == "below")
-        facts.below = expression(words[i + 1]);
-      else
-        refuse(words[i], fmt::format("no fact '{}'", words[i].text));
-    }
-    if (facts.multiple < 1) refuse(rest, "a multiple below 1");
-    if (!graph.symbols.emplace(std::string(name.text), std::move(facts)).second)
-      refuse(name, fmt::format("symbol {} is declared twice", name.text));
-  }
-
   void input(const Part& p, Graph& graph, Names& names) const {
     GraphInput in;
     const std::vector<Part> words = split_words(definition(p, graph, names, in.value));
@@ -664,7 +378,7 @@ class Reader {
 
   void node(const Part& p, Graph& graph, Names& names) const {
     Node n;
-    n.where = provenance();
+    n.where = where_of(lines_.comment());
     // `=` ends the results; one inside the arguments' brackets is not at the top level.
     const size_t equals = find_top(p.text, "=");
     Part call = p;
@@ -727,8 +441,8 @@ class Reader {
     if (!level) refuse(words[2], fmt::format("no level '{}'", words[2].text));
     graph.level = static_cast<Level>(*level);
     Names names;
-    while (next_line()) {
-      const Part p = trimmed({line_, 0});
+    while (lines_.next()) {
+      const Part p = lines_.line();
       const size_t blank = std::min(p.text.find(' '), p.text.size());
       const std::string_view word = p.text.substr(0, blank);
       const Part rest = trimmed(sub(p, blank));
@@ -737,7 +451,7 @@ class Reader {
         return graph;
       }
       if (word == "symbol") {
-        symbol(rest, graph);
+        if (!graph.symbols.insert(symbol(rest)).second) refuse(rest, "a symbol is declared twice");
       } else if (word == "assume") {
         graph.assumptions.push_back(expression(rest));
       } else if (word == "input") {
@@ -756,14 +470,10 @@ class Reader {
         node(p, graph, names);
       }
     }
-    refuse({line_, line_.size()}, "the graph does not end with '}'");
+    refuse(lines_.line(), "the graph does not end with '}'");
   }
 
-  std::string_view text_;
-  size_t at_ = 0;
-  int number_ = 0;
-  std::string_view line_;
-  Part comment_;
+  Lines lines_;
 };
 
 }  // namespace

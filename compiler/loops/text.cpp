@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include "compiler/graph/ops.h"
+#include "compiler/graph/text_parts.h"
 #include "compiler/loops/code.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
 namespace {
+
+using namespace text_parts;
 
 constexpr std::pair<BufferKind, std::string_view> kBufferKinds[] = {
     {BufferKind::input, "input"},   {BufferKind::weight, "weight"},       {BufferKind::state, "state"},
@@ -36,42 +38,12 @@ std::string_view name_in(const Table& table, Key key) {
   fail(ErrorKind::internal, "a value without a name in the text form");
 }
 
-std::string list(const std::vector<Expr>& exprs) {
-  std::string text = "[";
-  for (size_t i = 0; i < exprs.size(); ++i) text += (i ? ", " : "") + exprs[i].str();
-  return text + "]";
-}
-
-std::string number_text(double d) {
-  if (std::isnan(d)) return std::signbit(d) ? "-nan" : "nan";
-  if (std::isinf(d)) return d < 0 ? "-inf" : "inf";
-  return fmt::format("{}", d);
-}
-
-std::string quoted(const std::string& s) {
-  std::string text = "\"";
-  for (char c : s) {
-    if (c == '"' || c == '\\') text += '\\';
-    text += c;
-  }
-  return text + "\"";
-}
-
-std::string comment(const Provenance& where) {
-  if (where.op.empty() && where.file.empty() && where.module.empty()) return "";
-  const auto or_dash = [](const std::string& s) { return s.empty() ? std::string("-") : s; };
-  std::string text = "  # " + or_dash(where.op);
-  text += " " + (where.file.empty() ? std::string("-") : fmt::format("{}:{}", where.file, where.line));
-  if (!where.module.empty()) text += " " + where.module;
-  return text;
-}
-
 class Printer {
  public:
   explicit Printer(const LoopProgram& program) : program_(program) {}
 
   std::string element(BufferId b, const std::vector<Expr>& at) const {
-    return "%" + program_[b].name + list(at);
+    return "%" + program_[b].name + list_text(at);
   }
 
   std::string loops_text(const std::vector<LoopVar>& loops, int reduced = 0) const {
@@ -94,7 +66,7 @@ class Printer {
     switch (s.op) {
       case ScalarOp::load: {
         std::string text = "load " + element(s.buffer, s.at);
-        if (!s.when.empty()) text += " when " + list(s.when) + " else" + operands();
+        if (!s.when.empty()) text += " when " + list_text(s.when) + " else" + operands();
         return text;
       }
       case ScalarOp::constant:
@@ -122,7 +94,7 @@ class Printer {
     if (!n.loops.empty()) out += " " + loops_text(n.loops, n.reduced);
     out += "\n";
     for (size_t i = 0; i < n.code.size(); ++i)
-      out += fmt::format("      v{} = {}{}\n", i, scalar(n.code[i]), comment(n.code[i].where));
+      out += fmt::format("      v{} = {}{}\n", i, scalar(n.code[i]), where_comment(n.code[i].where));
     for (const Store& s : n.stores) {
       const std::string mode(name_in(kStoreModes, s.mode));
       out += fmt::format("      store {}{}{} = v{}\n", mode, mode.empty() ? "" : " ", element(s.buffer, s.at), s.value);
@@ -132,12 +104,12 @@ class Printer {
   void contraction(const Contraction& c, std::string& out) const {
     out += fmt::format("    {} {}", name_in(kContractions, c.kind), nacre_dtype_name(c.dtype));
     if (!c.stride.empty())
-      out += fmt::format(" stride {} padding {} dilation {} output_padding {} groups {}", list(c.stride),
-                         list(c.padding), list(c.dilation), list(c.output_padding), c.groups.str());
+      out += fmt::format(" stride {} padding {} dilation {} output_padding {} groups {}", list_text(c.stride),
+                         list_text(c.padding), list_text(c.dilation), list_text(c.output_padding), c.groups.str());
     if (c.kind == ContractionKind::attention) out += " scale " + number_text(c.scale);
     if (c.causal) out += " causal";
     if (c.reverse) out += " reverse";
-    out += comment(c.where) + "\n";
+    out += where_comment(c.where) + "\n";
     out += "      loops " + loops_text(c.loops, c.reduced) + "\n";
     for (size_t i = 0; i < c.operands.size(); ++i) {
       const Operand& o = c.operands[i];
@@ -165,19 +137,10 @@ class Printer {
 
   std::string whole() const {
     std::string out = "loops " + program_.name + " {\n";
-    for (const auto& [name, f] : program_.symbols) {
-      const auto bound = [](int64_t v) {
-        return v == kUnbounded ? std::string("inf") : v == -kUnbounded ? std::string("-inf") : std::to_string(v);
-      };
-      out += fmt::format("  symbol {}: [{}, {}]", name, bound(f.range.min), bound(f.range.max));
-      if (f.multiple != 1) out += fmt::format(" multiple {}", f.multiple);
-      if (f.hint != 0) out += fmt::format(" hint {}", f.hint);
-      if (f.below) out += " below " + f.below->str();
-      out += "\n";
-    }
+    for (const auto& [name, facts] : program_.symbols) out += "  symbol " + symbol_text(name, facts) + "\n";
     for (const Expr& e : program_.assumptions) out += "  assume " + e.str() + "\n";
     for (const Buffer& b : program_.buffers) {
-      out += fmt::format("  buffer %{}: {}{} {}", b.name, nacre_dtype_name(b.dtype), list(b.shape),
+      out += fmt::format("  buffer %{}: {}{} {}", b.name, nacre_dtype_name(b.dtype), list_text(b.shape),
                          name_in(kBufferKinds, b.kind));
       if (b.index >= 0) out += fmt::format(" {}", b.index);
       if (!b.target.empty()) out += " " + quoted(b.target);
@@ -211,9 +174,18 @@ class Printer {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit Parser(std::string_view text) : lines_(text) {}
 
   LoopProgram run() {
+    try {
+      return whole();
+    } catch (const Malformed& malformed) {
+      fail(ErrorKind::user, "loop program, line {}, column {}: {}", lines_.number(), malformed.column + 1, malformed.why);
+    }
+  }
+
+ private:
+  LoopProgram whole() {
     if (!next_line() || !take("loops")) refuse("expected `loops NAME {`");
     program_.name = word();
     expect("{");
@@ -229,68 +201,26 @@ class Parser {
     refuse("the closing brace is missing");
   }
 
- private:
-  [[noreturn]] void refuse(const std::string& why) const {
-    fail(ErrorKind::user, "loop program, line {}, column {}: {}", number_, at_ + 1, why);
-  }
+  [[noreturn]] void refuse(std::string why) const { text_parts::refuse(here(), std::move(why)); }
+  // The rest of the line.
+  Part here() const { return text_parts::sub(lines_.line(), std::min(at_, line_.size())); }
 
   bool next_line() {
-    while (position_ < text_.size()) {
-      const size_t end = std::min(text_.find('\n', position_), text_.size());
-      line_ = text_.substr(position_, end - position_);
-      position_ = end + 1;
-      ++number_;
-      at_ = 0;
-      // The comment: where a scalar came from.
-      where_ = {};
-      bool in_quotes = false;
-      for (size_t i = 0; i < line_.size(); ++i) {
-        if (line_[i] == '\\' && in_quotes)
-          ++i;
-        else if (line_[i] == '"')
-          in_quotes = !in_quotes;
-        else if (line_.substr(i, 2) == "//" && !in_quotes) {
-          line_ = line_.substr(0, i);
-        } else if (line_[i] == '#' && !in_quotes) {
-          read_comment(line_.substr(i + 1));
-          line_ = line_.substr(0, i);
-        }
-      }
-      while (!line_.empty() && (line_.back() == ' ' || line_.back() == '\r')) line_.remove_suffix(1);
-      blanks();
-      if (at_ < line_.size()) return true;
-    }
-    return false;
-  }
-
-  void read_comment(std::string_view text) {
-    std::vector<std::string> words;
-    std::string current;
-    for (char c : text) {
-      if (c != ' ')
-        current += c;
-      else if (!current.empty())
-        words.push_back(std::move(current)), current.clear();
-    }
-    if (!current.empty()) words.push_back(current);
-    if (words.size() < 2) return;
-    if (words[0] != "-") where_.op = words[0];
-    if (const size_t colon = words[1].rfind(':'); words[1] != "-" && colon != std::string::npos) {
-      where_.file = words[1].substr(0, colon);
-      where_.line = std::atoi(words[1].c_str() + colon + 1);
-    }
-    if (words.size() > 2) where_.module = words[2];
+    if (!lines_.next()) return false;
+    line_ = lines_.line().text;
+    at_ = 0;
+    where_ = where_of(lines_.comment());  // where a scalar came from
+    return true;
   }
 
   void blanks() {
     while (at_ < line_.size() && line_[at_] == ' ') ++at_;
   }
-  static bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
   bool take(std::string_view token) {
     blanks();
     if (line_.substr(at_, token.size()) != token) return false;
     const size_t end = at_ + token.size();
-    if (is_word(token.back()) && end < line_.size() && is_word(line_[end])) return false;
+    if (is_word_char(token.back()) && end < line_.size() && is_word_char(line_[end])) return false;
     at_ = end;
     blanks();
     return true;
@@ -301,7 +231,7 @@ class Parser {
   std::string word() {
     blanks();
     const size_t begin = at_;
-    while (at_ < line_.size() && is_word(line_[at_])) ++at_;
+    while (at_ < line_.size() && is_word_char(line_[at_])) ++at_;
     if (begin == at_) refuse("expected a name");
     std::string w(line_.substr(begin, at_ - begin));
     blanks();
@@ -318,8 +248,6 @@ class Parser {
   int64_t integer() {
     const std::string w = raw_token();
     int64_t value = 0;
-    if (w == "inf") return kUnbounded;
-    if (w == "-inf") return -kUnbounded;
     const auto [end, error] = std::from_chars(w.data(), w.data() + w.size(), value);
     if (error != std::errc() || end != w.data() + w.size()) refuse("expected an integer");
     return value;
@@ -348,13 +276,7 @@ class Parser {
     }
     return line_.substr(begin, at_ - begin);
   }
-  Expr expr(std::string_view text) const {
-    try {
-      return parse_expr(text);
-    } catch (const Error& e) {
-      refuse(e.message);
-    }
-  }
+  Expr expr(std::string_view text) const { return expression({text, here().column}); }
   std::vector<Expr> exprs() {
     expect("[");
     std::vector<Expr> result;
@@ -388,14 +310,12 @@ class Parser {
     return *i;
   }
   std::string quoted_text() {
-    expect("\"");
-    std::string text;
-    for (; at_ < line_.size() && line_[at_] != '"'; ++at_) {
-      if (line_[at_] == '\\') ++at_;
-      if (at_ < line_.size()) text += line_[at_];
-    }
-    expect("\"");
-    return text;
+    const Part left = here();
+    // It ends at the first blank outside of its quotes.
+    const size_t end = std::min(find_top(left.text, " "), left.text.size());
+    at_ += end;
+    blanks();
+    return unquoted(text_parts::sub(left, 0, end));
   }
   // `i0: s0, i1: 10 | i2: 4`: the loops after the bar are reduced.
   std::vector<LoopVar> loops(int* reduced) {
@@ -508,19 +428,8 @@ class Parser {
   }
 
   void symbol() {
-    const std::string name = word();
-    SymbolFacts f;
-    expect(":");
-    expect("[");
-    f.range.min = integer();
-    expect(",");
-    f.range.max = integer();
-    expect("]");
-    if (take("multiple")) f.multiple = integer();
-    if (take("hint")) f.hint = integer();
-    if (take("below")) f.below = rest();
-    end_line();
-    program_.symbols[name] = std::move(f);
+    if (!program_.symbols.insert(text_parts::symbol(here())).second) refuse("a symbol is declared twice");
+    at_ = line_.size();
   }
 
   void declare_buffer() {
@@ -667,9 +576,9 @@ class Parser {
     nest().code.push_back(std::move(s));
   }
 
-  std::string_view text_, line_;
-  size_t position_ = 0, at_ = 0;
-  int number_ = 0;
+  Lines lines_;
+  std::string_view line_;
+  size_t at_ = 0;
   Provenance where_;
   LoopProgram program_;
   std::map<std::string, BufferId> buffers_;

@@ -84,6 +84,7 @@ TEST(Text, RoundTripsEveryKindOfArgument) {
       {"infinity", std::numeric_limits<double>::infinity()},
       {"minus_infinity", -std::numeric_limits<double>::infinity()},
       {"nan", std::numeric_limits<double>::quiet_NaN()},
+      {"minus_nan", -std::numeric_limits<double>::quiet_NaN()},
       {"doubles", std::vector<double>{1, 1e300, 0.5}},
       {"no_doubles", std::vector<double>{}},
       {"yes", true},
