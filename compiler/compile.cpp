@@ -93,13 +93,19 @@ Program to_primitive(const Program& functional) {
   return result;
 }
 
-LoopProgram to_loops(const Graph& primitive) {
+LoopProgram to_lowered(const Graph& primitive) {
   LoopProgram lowered = lower(primitive);
   verify(lowered);
+  return lowered;
+}
+
+LoopProgram to_fused(LoopProgram lowered) {
   LoopProgram fused = fuse(std::move(lowered));
   verify(fused);
   return fused;
 }
+
+LoopProgram to_loops(const Graph& primitive) { return to_fused(to_lowered(primitive)); }
 
 Program fold(Program primitive, const CompileOptions& options) {
   CompileOptions quiet = options;

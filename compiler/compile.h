@@ -33,8 +33,10 @@ struct CompiledModel {
 CompiledModel compile(Program functional, const CompileOptions& options);
 
 // The same in parts, for `nacre verify` and `nacre lower`. Each verifies its result.
-Program to_primitive(const Program& functional);            // decompose, clean
-LoopProgram to_loops(const Graph& primitive);               // lower, fuse
+Program to_primitive(const Program& functional);  // decompose, clean
+LoopProgram to_lowered(const Graph& primitive);
+LoopProgram to_fused(LoopProgram lowered);
+LoopProgram to_loops(const Graph& primitive);     // lowered, fused
 
 // Functional -> primitive with what is constant computed: `weights` of the result has the new constants.
 Program fold(Program primitive, const CompileOptions& options);

@@ -1,17 +1,13 @@
 // nacre lower: textual IR in, a later stage out. The golden tests run on it.
-#include "compiler/loops/lower.h"
-
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
 #include <memory>
 
 #include "compiler/codegen/kernel.h"
 #include "compiler/command/exporter.h"
+#include "compiler/command/stages.h"
 #include "compiler/command/verbs.h"
 #include "compiler/compile.h"
-#include "compiler/fusion/fuse.h"
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/layout/choose.h"
@@ -19,16 +15,10 @@
 #include "compiler/loops/verify.h"
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
-#include "compiler/support/print.h"
 #include "compiler/support/target.h"
 
 namespace nacre {
 namespace {
-
-// In order. Graphs up to primitive, loop programs from lowered on; the source cannot be read back.
-constexpr const char* kStages[] = {"captured", "functional", "primitive", "lowered",
-                                   "loops",    "layout",     "source"};
-enum Position { captured, functional, primitive, lowered, loops, layout, source };
 
 struct LowerOptions {
   std::string file;
@@ -37,13 +27,6 @@ struct LowerOptions {
   std::string target = "x86-64-v3";  // the same text on every machine
 };
 
-Position position_of(const std::string& name) {
-  const auto found = std::find(std::begin(kStages), std::end(kStages), name);
-  if (found == std::end(kStages))
-    fail(ErrorKind::user, "no stage '{}'; there are {}", name, joined(kStages));
-  return static_cast<Position>(found - std::begin(kStages));
-}
-
 std::string source_text(const LoopProgram& program, const Target& target) {
   std::string text;
   for (const Group& group : program.groups)
@@ -51,36 +34,34 @@ std::string source_text(const LoopProgram& program, const Target& target) {
   return text;
 }
 
-std::string lower_graph(Graph graph, Position from, Position to, const Target& target);
-std::string lower_loops(LoopProgram program, Position from, Position to, const Target& target);
+std::string lower_loops(LoopProgram program, Stage from, Stage to, const Target& target) {
+  verify(program);
+  if (from < Stage::loops && to >= Stage::loops) program = to_fused(std::move(program));
+  if (from < Stage::layout && to >= Stage::layout)
+    program = choose_layout(std::move(program), target).program;
+  return to == Stage::source ? source_text(program, target) : print(program);
+}
 
-std::string lower_graph(Graph graph, Position from, Position to, const Target& target) {
+std::string lower_graph(Graph graph, Stage from, Stage to, const Target& target) {
   verify(graph);
-  if (from < functional && to >= functional) graph = frontend().functionalize(graph);
-  if (from < primitive && to >= primitive) {
+  if (from < Stage::functional && to >= Stage::functional) graph = frontend().functionalize(graph);
+  if (from < Stage::primitive && to >= Stage::primitive) {
     Program program;
     program.graph = std::move(graph);
     graph = to_primitive(program).graph;
   }
-  if (to <= primitive) return print(graph);
-  return lower_loops(lower(graph), lowered, to, target);
-}
-
-std::string lower_loops(LoopProgram program, Position from, Position to, const Target& target) {
-  verify(program);
-  if (from < loops && to >= loops) program = fuse(std::move(program));
-  if (from < layout && to >= layout) program = choose_layout(std::move(program), target).program;
-  return to == source ? source_text(program, target) : print(program);
+  if (to <= Stage::primitive) return print(graph);
+  return lower_loops(to_lowered(graph), Stage::lowered, to, target);
 }
 
 int lower_command(const LowerOptions& options) {
-  const Position from = position_of(options.from);
-  const Position to = position_of(options.to);
+  const Stage from = stage_of(options.from, kTextStages);
+  const Stage to = stage_of(options.to, kTextStages);
   if (from > to) fail(ErrorKind::user, "stage {} comes before {}", options.to, options.from);
-  if (from == source) fail(ErrorKind::user, "kernel source cannot be read back");
+  if (from == Stage::source) fail(ErrorKind::user, "kernel source cannot be read back");
   const Target& target = find_target(options.target);
   const std::string text = read_file(options.file == "-" ? "/dev/stdin" : options.file);
-  fmt::print("{}", from <= primitive ? lower_graph(parse_graph(text), from, to, target)
+  fmt::print("{}", from <= Stage::primitive ? lower_graph(parse_graph(text), from, to, target)
                                      : lower_loops(parse_loops(text), from, to, target));
   return 0;
 }
@@ -93,7 +74,7 @@ Action add_lower(CLI::App& app) {
   verb->add_option("file", options->file, "the text, - for standard input")
       ->required()
       ->type_name("FILE.ir");
-  const std::string stages = joined(kStages);
+  const std::string stages = stage_names(kTextStages);
   verb->add_option("--from", options->from, "stage of the file: " + stages)->required();
   verb->add_option("--to", options->to, "stage to print; the same one: read, check and print")
       ->required();

@@ -18,7 +18,8 @@
 namespace nacre {
 namespace {
 
-constexpr const char* kStageNames[] = {"captured", "functional", "primitive", "loops", "artifact"};
+constexpr const char* kStageNames[] = {"captured", "functional", "primitive", "lowered",
+                                       "loops",    "layout",     "source",    "artifact"};
 
 // Position of a user input by its name in the signature.
 int input_position(const Graph& graph, const std::string& target) {
@@ -246,10 +247,16 @@ Comparison compare_call(const Case& the_case, const CaseSet& set, const CallResu
 
 const char* stage_name(Stage stage) { return kStageNames[static_cast<int>(stage)]; }
 
-Stage stage_of(const std::string& name) {
-  for (const Stage stage : kStages)
+std::string stage_names(std::span<const Stage> stages) {
+  std::vector<std::string> names;
+  for (const Stage stage : stages) names.push_back(stage_name(stage));
+  return joined(names);
+}
+
+Stage stage_of(const std::string& name, std::span<const Stage> among) {
+  for (const Stage stage : among)
     if (name == stage_name(stage)) return stage;
-  fail(ErrorKind::user, "no stage '{}'; there are {}", name, joined(kStageNames));
+  fail(ErrorKind::user, "no stage '{}'; there are {}", name, stage_names(among));
 }
 
 std::unique_ptr<Runner> make_graph_runner(const Program& program, bool double_precision) {
@@ -294,6 +301,8 @@ std::unique_ptr<Runner> Pipeline::runner(Stage stage) {
     case Stage::artifact:
       if (!model_) model_ = std::make_unique<CompiledModel>(compile(functional(), options_));
       return make_artifact_runner(*model_, threads_);
+    default:
+      break;
   }
   fail(ErrorKind::internal, "no such stage");
 }

@@ -1,8 +1,10 @@
-// A program taken to a stage of the pipeline, run there, and compared with PyTorch.
+// The stages of the pipeline by name; a program taken to one of them, run there, and compared with
+// PyTorch.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,12 +15,18 @@
 
 namespace nacre {
 
-// In the order of the pipeline.
-enum class Stage { captured, functional, primitive, loops, artifact };
-inline constexpr Stage kStages[] = {Stage::captured, Stage::functional, Stage::primitive,
-                                    Stage::loops, Stage::artifact};
+// In the order of the pipeline: graphs up to `primitive`, loop programs up to `layout`.
+enum class Stage { captured, functional, primitive, lowered, loops, layout, source, artifact };
+// What `nacre lower` reads and prints, and what `nacre verify` runs.
+inline constexpr Stage kTextStages[] = {Stage::captured, Stage::functional, Stage::primitive,
+                                        Stage::lowered,  Stage::loops,      Stage::layout,
+                                        Stage::source};
+inline constexpr Stage kRunStages[] = {Stage::captured, Stage::functional, Stage::primitive,
+                                       Stage::loops, Stage::artifact};
 const char* stage_name(Stage stage);
-Stage stage_of(const std::string& name);  // Error{user} lists the names
+std::string stage_names(std::span<const Stage> stages);
+// One of `among`; Error{user} lists their names.
+Stage stage_of(const std::string& name, std::span<const Stage> among);
 
 // What one call leaves behind.
 struct CallResult {

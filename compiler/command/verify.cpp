@@ -75,7 +75,7 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     compile_options.jobs = options.jobs > 1 ? 1 : 2;
     Pipeline pipeline(std::move(captured), compile_options, options.threads);
     Comparison worst;
-    for (const Stage stage : kStages) {
+    for (const Stage stage : kRunStages) {
       if (!options.stage.empty() && options.stage != stage_name(stage)) continue;
       verdict.stage = stage_name(stage);
       entered(verdict.stage);
@@ -244,7 +244,7 @@ std::vector<Verdict> verify_all(const VerifyOptions& options) {
 }
 
 int verify(VerifyOptions options) {
-  if (!options.stage.empty()) stage_of(options.stage);
+  if (!options.stage.empty()) stage_of(options.stage, kRunStages);
   if (options.jobs == 0) {
     cpu_set_t set;
     options.jobs = ::sched_getaffinity(0, sizeof set, &set) == 0
@@ -281,7 +281,7 @@ Action add_verify(CLI::App& app) {
       ->type_name("MODEL.pt2|CASE_DIR");
   add_program_options(*verb, options->program);
   verb->add_option("--stage", options->stage,
-                   "one stage only: captured, functional, primitive, loops or artifact")
+                   "one stage only: " + stage_names(kRunStages))
       ->type_name("STAGE");
   verb->add_option("--target", options->target, "of the artifact; default: native");
   verb->add_option("--threads", options->threads, "of the runtime; default: 1")
