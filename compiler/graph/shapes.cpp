@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "compiler/graph/node_args.h"
 #include "compiler/graph/ops.h"
 #include "compiler/graph/text.h"
 #include "compiler/support/dtype.h"
@@ -28,7 +29,6 @@ bool may_be_equal(const std::vector<Expr>& a, const std::vector<Expr>& b, const 
 namespace {
 
 using Shape = std::vector<Expr>;
-using Dims = std::vector<int64_t>;
 
 std::string shape_text(const Shape& shape) {
   std::string out = "[";
@@ -41,7 +41,7 @@ bool is_index(nacre_dtype dtype) { return dtype == NACRE_i64; }
 // One primitive's arguments and the graph around it; every reader refuses what does not fit.
 class Inference {
  public:
-  Inference(const Graph& graph, const Node& node) : graph_(graph), node_(node) {}
+  Inference(const Graph& graph, const Node& node) : graph_(graph), node_(node), args_(graph, node) {}
 
   std::vector<Value> run();
 
@@ -56,17 +56,7 @@ class Inference {
     if (!holds) refuse(format, std::forward<Args>(args)...);
   }
 
-  const Argument& get(std::string_view name) const {
-    const Argument* a = node_.find(name);
-    if (!a) refuse("argument {} is missing", name);
-    return *a;
-  }
-  bool has(std::string_view name) const {
-    const Argument* a = node_.find(name);
-    if (!a || std::holds_alternative<std::monostate>(*a)) return false;
-    const auto* v = std::get_if<ValueRef>(a);
-    return !v || v->id != kNoValue;
-  }
+  bool has(std::string_view name) const { return args_.optional_value(name) != kNoValue; }
   const Value& value(ValueId id, std::string_view name) const {
     if (id < 0 || static_cast<size_t>(id) >= graph_.values.size())
       refuse("argument {} is no value of the graph", name);
@@ -74,63 +64,29 @@ class Inference {
     expect(v.kind == ValueKind::tensor, "argument {} is a number, not a tensor", name);
     return v;
   }
-  const Value& tensor(std::string_view name) const {
-    const auto* v = std::get_if<ValueRef>(&get(name));
-    if (!v) refuse("argument {} is no tensor", name);
-    return value(v->id, name);
-  }
+  const Value& tensor(std::string_view name) const { return value(args_.value(name), name); }
   // Absent entries are null.
   std::vector<const Value*> tensors(std::string_view name) const {
     std::vector<const Value*> list;
-    const Argument& a = get(name);
-    if (const auto* many = std::get_if<std::vector<ValueRef>>(&a)) {
-      for (ValueRef v : *many) list.push_back(v.id == kNoValue ? nullptr : &value(v.id, name));
-      return list;
-    }
-    const auto* empty = std::get_if<Shape>(&a);
-    if (!empty || !empty->empty()) refuse("argument {} is no list of tensors", name);
+    for (ValueId v : args_.values(name)) list.push_back(v == kNoValue ? nullptr : &value(v, name));
     return list;
   }
-  Expr size(std::string_view name) const {
-    const Argument& a = get(name);
-    if (const auto* e = std::get_if<Expr>(&a)) return *e;
-    if (const auto* v = std::get_if<ValueRef>(&a))
-      if (v->id != kNoValue && graph_[v->id].kind == ValueKind::integer) return graph_[v->id].expr;
-    refuse("argument {} is no integer", name);
-  }
-  Shape sizes(std::string_view name) const {
-    const Argument& a = get(name);
-    if (const auto* list = std::get_if<Shape>(&a)) return *list;
-    if (const auto* none = std::get_if<std::vector<ValueRef>>(&a); none && none->empty()) return {};
-    refuse("argument {} is no list of integers", name);
-  }
+  Expr size(std::string_view name) const { return args_.expr(name); }
+  Shape sizes(std::string_view name) const { return args_.exprs(name); }
   Shape sizes(std::string_view name, size_t count) const {
     Shape list = sizes(name);
     expect(list.size() == count, "argument {} has {} entries, not {}", name, list.size(), count);
     return list;
   }
-  int64_t integer(std::string_view name) const {
-    const auto c = size(name).constant();
-    if (!c) refuse("argument {} is not constant", name);
-    return *c;
-  }
-  Dims integers(std::string_view name) const {
-    Dims list;
-    for (const Expr& e : sizes(name)) {
-      if (!e.constant()) refuse("argument {} is not constant", name);
-      list.push_back(*e.constant());
-    }
-    return list;
-  }
   size_t dim(std::string_view name, size_t rank) const {
-    const int64_t d = integer(name);
-    expect(d >= 0 && d < static_cast<int64_t>(rank), "argument {} is no dim of {}", name, rank);
+    const int d = args_.integer(name);
+    expect(d >= 0 && d < static_cast<int>(rank), "argument {} is no dim of {}", name, rank);
     return static_cast<size_t>(d);
   }
   std::vector<size_t> dims(std::string_view name, size_t rank, bool distinct = true) const {
     std::vector<size_t> list;
-    for (int64_t d : integers(name)) {
-      expect(d >= 0 && d < static_cast<int64_t>(rank), "argument {} has {}, no dim of {}", name, d,
+    for (int d : args_.integers(name)) {
+      expect(d >= 0 && d < static_cast<int>(rank), "argument {} has {}, no dim of {}", name, d,
              rank);
       const auto at = static_cast<size_t>(d);
       expect(!distinct || std::find(list.begin(), list.end(), at) == list.end(),
@@ -139,16 +95,12 @@ class Inference {
     }
     return list;
   }
-  nacre_dtype dtype(std::string_view name) const {
-    const auto* d = std::get_if<nacre_dtype>(&get(name));
-    if (!d || *d == NACRE_DTYPE_NONE) refuse("argument {} is no dtype", name);
-    return *d;
-  }
+  nacre_dtype dtype(std::string_view name) const { return args_.dtype(name); }
   void check_flag(std::string_view name) const {
-    expect(std::holds_alternative<bool>(get(name)), "argument {} is no bool", name);
+    expect(std::holds_alternative<bool>(args_.get(name)), "argument {} is no bool", name);
   }
   void check_number(std::string_view name, nacre_dtype of) const {
-    const Argument& a = get(name);
+    const Argument& a = args_.get(name);
     const auto* number = std::get_if<double>(&a);
     const bool fits = std::holds_alternative<Expr>(a) || std::holds_alternative<bool>(a) || number;
     expect(fits, "argument {} is no number", name);
@@ -215,6 +167,7 @@ class Inference {
 
   const Graph& graph_;
   const Node& node_;
+  const NodeArgs args_;
 };
 
 std::vector<Value> Inference::pointwise(const Primitive& prim) {
@@ -438,7 +391,7 @@ std::vector<Value> Inference::scatter() {
   expect(at.shape.size() == x.shape.size(), "x and index of unlike rank");
   expect_shape(src, "src", at.shape);
   (void)dim("dim", x.shape.size());
-  const auto* how = std::get_if<std::string>(&get("reduce"));
+  const auto* how = std::get_if<std::string>(&args_.get("reduce"));
   static const std::initializer_list<std::string_view> known = {"none", "add", "mul", "amax",
                                                                 "amin"};
   expect(how && std::find(known.begin(), known.end(), *how) != known.end(),

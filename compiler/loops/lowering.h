@@ -6,33 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "compiler/graph/node_args.h"
 #include "compiler/graph/ops.h"
 #include "compiler/loops/code.h"
 #include "compiler/loops/views.h"
 
 namespace nacre {
-
-// A node's arguments, as primitives have them.
-class NodeArgs {
- public:
-  NodeArgs(const Graph& graph, const Node& node) : graph_(graph), node_(node) {}
-  ValueId value(std::string_view name) const;
-  ValueId optional_value(std::string_view name) const;  // kNoValue if absent
-  std::vector<ValueId> values(std::string_view name) const;
-  Expr expr(std::string_view name) const;
-  std::vector<Expr> exprs(std::string_view name) const;
-  int integer(std::string_view name) const;
-  std::vector<int> integers(std::string_view name) const;
-  double number(std::string_view name) const;
-  bool flag(std::string_view name, bool otherwise) const;
-  std::string text(std::string_view name, const std::string& otherwise) const;
-  const Argument& get(std::string_view name) const;
-
- private:
-  [[noreturn]] void refuse(std::string_view name, const char* wanted) const;
-  const Graph& graph_;
-  const Node& node_;
-};
 
 class Lowering {
  public:
