@@ -566,7 +566,7 @@ void Tracer::add_input(const IValue& value, const Example& example, const std::s
   } else if (example.kind == Kind::boolean) {
     v.kind = ValueKind::boolean;
     v.dtype = NACRE_bool_;
-    v.expr = Expr(example.integer);
+    v.number = example.integer != 0;
   } else {
     fail(ErrorKind::unsupported, "argument `{}` is a floating-point number: pass it as a 0-d tensor", name);
   }

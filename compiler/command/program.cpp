@@ -6,6 +6,7 @@
 
 #include "compiler/command/exporter.h"
 #include "compiler/command/inputs.h"
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 #include "compiler/support/npy.h"
 
@@ -41,12 +42,6 @@ bool parse_number(std::string_view text, Number& number) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
-nacre_dtype dtype_named(std::string_view name) {
-  for (std::uint32_t i = 1; i < NACRE_DTYPE_COUNT; ++i)
-    if (name == nacre_dtype_name(i)) return static_cast<nacre_dtype>(i);
-  return NACRE_DTYPE_NONE;
-}
-
 }  // namespace
 
 Example parse_example(const std::string& given, unsigned seed) {
@@ -77,15 +72,15 @@ Example parse_example(const std::string& given, unsigned seed) {
   } else {
     const std::size_t bracket = text.find('[');
     if (bracket == std::string_view::npos || text.back() != ']') bad("no shape");
-    const nacre_dtype dtype = dtype_named(text.substr(0, bracket));
-    if (dtype == NACRE_DTYPE_NONE) bad("unknown dtype");
+    const auto dtype = dtype_named(text.substr(0, bracket));
+    if (!dtype) bad("unknown dtype");
     std::vector<std::int64_t> shape;
     for (std::string_view part : parts_of(text.substr(bracket + 1, text.size() - bracket - 2))) {
       shape.push_back(0);
       if (!parse_number(part, shape.back()) || shape.back() < 0) bad("a size is no number");
     }
     example.kind = Kind::tensor;
-    example.tensor = random_tensor(dtype, std::move(shape), seed);
+    example.tensor = random_tensor(*dtype, std::move(shape), seed);
   }
   return example;
 }
