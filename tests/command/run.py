@@ -245,9 +245,8 @@ class Numbers(torch.nn.Module):
     def forward(self, x, count: int, scale: float, flag: bool, rows: int):
         return (x * scale + count if flag else x).view(rows, -1)
 
-rows = Dim("rows", min=2, max=64)
 program = torch.export.export(Numbers(), (torch.ones(4, 3), 3, 0.1, True, 4),
-                              dynamic_shapes=({0: rows}, None, None, None, Dim.DYNAMIC))
+                              dynamic_shapes=({0: Dim.DYNAMIC}, None, None, None, Dim.DYNAMIC))
 torch.export.save(program, sys.argv[1])
 """
 
@@ -275,7 +274,7 @@ def test_numbers_that_export_took_as_given(bench):
     numbers.call(x, count=4, says=("count", "4", "3"))
     numbers.call(x, scale=0.2, says=("scale", "0.1"))
     numbers.call(x, flag=False, says=("flag", "0", "1"))
-    numbers.call(x, rows=4, says=("rows", "4", "5"))
+    numbers.call(x, rows=4, says=("rows", "do not fit together"))
 
 
 def test_too_few_and_too_many_inputs(bench):

@@ -26,7 +26,8 @@ void expect_same_arguments(const Node& a, const Node& b) {
     EXPECT_EQ(a.args[i].first, b.args[i].first);
     const auto* x = std::get_if<double>(&a.args[i].second);
     if (x && std::isnan(*x))
-      EXPECT_TRUE(std::isnan(std::get<double>(b.args[i].second)));
+      EXPECT_TRUE(std::isnan(std::get<double>(b.args[i].second)) &&
+                  std::signbit(*x) == std::signbit(std::get<double>(b.args[i].second)));
     else
       EXPECT_EQ(a.args[i].second, b.args[i].second) << a.args[i].first;
   }
