@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "compiler/command/page.h"
 #include "compiler/command/verbs.h"
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
@@ -14,6 +15,8 @@ namespace {
 
 struct InspectOptions {
   std::string model;
+  std::string html;
+  std::string layers;
   bool json = false;
 };
 
@@ -31,6 +34,10 @@ int inspect(const InspectOptions& options) {
   if (verdict != NACRE_VERDICT_GOOD)
     fail(verdict == NACRE_VERDICT_NEWER ? ErrorKind::unsupported : ErrorKind::user, "{}: {}",
          options.model, reason);
+  if (!options.html.empty()) {
+    write_file(options.html, artifact_page(formats::dump_json(container), options.layers.empty() ? std::vector<Layer>() : read_layers(options.layers)));
+    return 0;
+  }
   fmt::print("{}", options.json ? formats::dump_json(container) : formats::dump_text(container));
   return 0;
 }
@@ -42,6 +49,10 @@ Action add_inspect(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("inspect", "show what is in an artifact");
   verb->add_option("model", options->model, "the artifact")->required()->type_name("MODEL.nacre");
   verb->add_flag("--json", options->json, "one JSON object on standard output");
+  CLI::Option* html = verb->add_option("--html", options->html, "write a page that a browser shows, in place of words")->type_name("FILE");
+  verb->add_option("--layers", options->layers, "what `nacre compile --dump` wrote, to be shown on the page side by side")
+      ->type_name("DIR")
+      ->needs(html);
   return [options] { return inspect(*options); };
 }
 

@@ -157,6 +157,20 @@ def test_inspect_as_text_and_json(bench):
     json.loads(bench.works("inspect", artifact, "--json").out)
 
 
+def test_page_holds_the_artifact_and_its_layers(bench):
+    artifact, page, layers = bench.artifact("mtcnn_pnet"), bench.folder() / "page.html", bench.folder()
+    bench.works("compile", bench.case("mtcnn_pnet") / "model.pt2", "-o", layers / "again.nacre", "--dump", layers)
+    bench.works("inspect", artifact, "--html", page, "--layers", layers)
+    text = page.read_text()
+    held = {name: json.loads(text.split(f'id="{name}">')[1].split("</script>")[0]) for name in ("artifact", "layers")}
+    assert held["artifact"] == json.loads(bench.works("inspect", artifact, "--json").out)
+    assert {layer["name"]: layer["text"] for layer in held["layers"]} == {
+        path.name: path.read_text() for path in layers.iterdir() if path.name[0].isdigit()}
+    assert "http" not in text.split("</style>")[0], "the page needs a network"
+    bench.refuses("inspect", artifact, "--html", page, "--layers", bench.folder(), says=("holds no layers",))
+    bench.refuses("inspect", artifact, "--layers", layers, says=("--html",))
+
+
 def test_bench_prints_its_figures(bench):
     case = bench.case("resnet8")
     numpy.savez(bench.scratch / "x.npz", numpy.load(case / "set_0" / "input_0.npy"))
