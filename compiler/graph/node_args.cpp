@@ -9,7 +9,7 @@ namespace nacre {
 
 const Argument& NodeArgs::get(std::string_view name) const {
   const Argument* a = node_.find(name);
-  if (!a) refuse(name, "an argument");
+  if (!a) fail_at(ErrorKind::internal, where_text(node_.where), "{}: argument {} is missing", print(graph_, node_), name);
   return *a;
 }
 
