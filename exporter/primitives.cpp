@@ -60,6 +60,7 @@ const std::map<std::string, Pointwise>& pointwise_table() {
       UNARY(acosh),
       UNARY(atanh),
       UNARY(erf),
+      UNARY(erfc),
       UNARY(sigmoid),
       UNARY(isnan),
       UNARY(bitwise_not),
@@ -79,6 +80,8 @@ const std::map<std::string, Pointwise>& pointwise_table() {
       BINARY(fmax),
       BINARY(fmin),
       BINARY(copysign),
+      BINARY(nextafter),
+      BINARY(gcd),
       BINARY(eq),
       BINARY(ne),
       BINARY(lt),
@@ -183,8 +186,13 @@ struct Call {
     return result;
   }
   c10::List<std::optional<Tensor>> indices() const {
+    const bool wrap = node.find("wrap") == nullptr || flag("wrap");
     c10::List<std::optional<Tensor>> result;
-    for (auto& t : tensors("indices")) result.push_back(t);
+    for (auto& t : tensors("indices")) {
+      if (!wrap && t && at::any(t->lt(0)).item<bool>())
+        fail(ErrorKind::user, "{}: an index is negative", node.op);
+      result.push_back(t);
+    }
     return result;
   }
 };
@@ -230,14 +238,10 @@ Tensor iota(const Call& c) {
   return (positions * step + start).to(c.dtype());
 }
 
-Tensor wrapped_index(const Tensor& index, int64_t size) {
-  return at::where(index < 0, index + size, index);
-}
-
 Tensor scatter(const Call& c) {
   Tensor x = c.tensor(0), src = c.tensor(2);
   int64_t dim = c.integer("dim");
-  Tensor index = wrapped_index(c.tensor(1), x.dim() == 0 ? 1 : x.size(dim));
+  Tensor index = c.tensor(1);
   std::string reduce = c.text("reduce", "none");
   if (reduce == "none") return at::scatter(x, dim, index, src);
   if (reduce == "add") return at::scatter_add(x, dim, index, src);
@@ -358,11 +362,7 @@ std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node,
   if (name == "iota") return one(iota(c));
   // Indexing.
   if (name == "index") return one(at::index(c.tensor(0), c.indices()));
-  if (name == "gather") {
-    Tensor x = c.tensor(0);
-    int64_t dim = c.integer("dim");
-    return one(at::gather(x, dim, wrapped_index(c.tensor(1), x.dim() == 0 ? 1 : x.size(dim))));
-  }
+  if (name == "gather") return one(at::gather(c.tensor(0), c.integer("dim"), c.tensor(1)));
   if (name == "index_put")
     return one(at::index_put(c.tensor(0), c.indices(), c.tensor(1), c.flag("accumulate")));
   if (name == "scatter") return one(scatter(c));

@@ -80,6 +80,10 @@ nacre_dtype accumulator_dtype(const Scalar& s) {
   return sums && (s.dtype == NACRE_f32 || is_half(s.dtype)) ? NACRE_f64 : s.dtype;
 }
 
+bool is_logic(const std::string& prim) {
+  return prim == "where" || prim == "eq" || prim == "ne" || prim == "logical_not" || prim.starts_with("bitwise_");
+}
+
 bool is_arg(const Scalar& s) { return s.prim == "argmax" || s.prim == "argmin"; }
 
 std::string v(int scalar) { return scalar_symbol(scalar); }
@@ -286,6 +290,8 @@ bool NestEmitter::vectors_fit(const std::string& variable) const {
     for (int o : s.operands) {
       const nacre_dtype from = nest_.code[static_cast<size_t>(o)].dtype;
       if (from != NACRE_f32 && from != NACRE_bool_) return false;
+      // A lane that is true holds -1: logic works on such lanes, arithmetic and order do not.
+      if (s.op == ScalarOp::pointwise && from == NACRE_bool_ && !is_logic(s.prim)) return false;
     }
   }
   for (const Store& s : nest_.stores) {

@@ -284,8 +284,10 @@ ValueId Builder::iota(Expr length, double start, double step, nacre_dtype dtype)
 
 // ---- Indexing.
 
-ValueId Builder::index(ValueId x, std::vector<ValueId> indices) {
-  return make_one("prim.index", {{"x", ValueRef{x}}, {"indices", refs(indices)}});
+ValueId Builder::index(ValueId x, std::vector<ValueId> indices, bool wrap) {
+  Args args = {{"x", ValueRef{x}}, {"indices", refs(indices)}};
+  if (!wrap) args.emplace_back("wrap", false);
+  return make_one("prim.index", std::move(args));
 }
 
 ValueId Builder::gather(ValueId x, ValueId index, int64_t dim) {
@@ -295,11 +297,13 @@ ValueId Builder::gather(ValueId x, ValueId index, int64_t dim) {
 }
 
 ValueId Builder::index_put(ValueId x, ValueId values, std::vector<ValueId> indices,
-                           bool accumulate) {
-  return make_one("prim.index_put", {{"x", ValueRef{x}},
-                                     {"values", ValueRef{values}},
-                                     {"indices", refs(indices)},
-                                     {"accumulate", accumulate}});
+                           bool accumulate, bool wrap) {
+  Args args = {{"x", ValueRef{x}},
+                    {"values", ValueRef{values}},
+                    {"indices", refs(indices)},
+                    {"accumulate", accumulate}};
+  if (!wrap) args.emplace_back("wrap", false);
+  return make_one("prim.index_put", std::move(args));
 }
 
 ValueId Builder::scatter(ValueId x, ValueId index, ValueId src, int64_t dim,

@@ -105,9 +105,10 @@ class Builder {
   ValueId iota(Expr length, double start, double step, nacre_dtype dtype);
 
   // ---- Indexing. kNoValue among `indices` is an absent one.
-  ValueId index(ValueId x, std::vector<ValueId> indices);
+  // wrap: a negative index counts from the end; otherwise it is out of range.
+  ValueId index(ValueId x, std::vector<ValueId> indices, bool wrap = true);
   ValueId gather(ValueId x, ValueId index, int64_t dim);
-  ValueId index_put(ValueId x, ValueId values, std::vector<ValueId> indices, bool accumulate);
+  ValueId index_put(ValueId x, ValueId values, std::vector<ValueId> indices, bool accumulate, bool wrap = true);
   ValueId scatter(ValueId x, ValueId index, ValueId src, int64_t dim, const std::string& reduce = "none");
 
   // ---- Contractions.

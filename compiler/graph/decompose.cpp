@@ -28,7 +28,7 @@ const std::unordered_map<std::string_view, Function>& table() {
           contraction_decompositions(), convolution_decompositions(), pooling_decompositions(),
           resampling_decompositions(), padding_decompositions(), normalization_decompositions(),
           attention_decompositions(), recurrent_decompositions(), loss_decompositions(),
-          quantization_decompositions()}) {
+          quantization_decompositions(), backward_decompositions()}) {
       for (const Decomposition& d : family) {
         bool fresh = map->emplace(d.op, d.function).second;
         check(fresh, "two decompositions of {}", d.op);

@@ -114,6 +114,7 @@ Decompositions attention_decompositions();
 Decompositions recurrent_decompositions();
 Decompositions loss_decompositions();
 Decompositions quantization_decompositions();
+Decompositions backward_decompositions();
 
 // Shared between families.
 Tensor softmax(const Tensor& x, int64_t dim);  // in x's dtype, computed in compute_type

@@ -137,6 +137,23 @@ Results matrix_power(Call& c) {
   return result;
 }
 
+// exp(x) = exp(x / 2^s)^(2^s) with s such that the norm of x / 2^s is below 1/2, by its Taylor series. Each matrix is
+// squared as often as its own s says.
+Results matrix_exponential(Call& c) {
+  constexpr int kTerms = 12, kMostSquarings = 24;
+  Tensor x = c.self(), wide = cast(x, NACRE_f64);
+  if (x.elements().is(0)) return x;
+  Builder& b = c.builder();
+  Tensor norm = amax(sum(abs(wide), {-2}, true), {-1}, true);
+  Tensor s = clamp(ceil(log2(maximum(norm, 1e-30))) + 1, 0, kMostSquarings);
+  Tensor scaled = wide * exp2(-s);
+  Tensor one = cast(eq(iota_along(b, x.shape(), -2), iota_along(b, x.shape(), -1)), wide.dtype());
+  Tensor y = one;
+  for (int k = kTerms; k > 0; k--) y = matmul(scaled, y) / static_cast<double>(k) + one;
+  for (int i = 0; i < kMostSquarings; i++) y = where(gt(s, i), matmul(y, y), y);
+  return cast(y, x.dtype());
+}
+
 Results multi_dot(Call& c, const char* name) {
   std::vector<Tensor> factors = c.tensors(name);
   Tensor y = factors.front();
@@ -448,6 +465,8 @@ constexpr Decomposition kTable[] = {
     {"linalg_multi_dot.default", [](Call& c) { return multi_dot(c, "tensors"); }},
     {"matrix_power.default", matrix_power},
     {"linalg_matrix_power.default", matrix_power},
+    {"matrix_exp.default", matrix_exponential},
+    {"linalg_matrix_exp.default", matrix_exponential},
     {"cross.default", cross},
     {"linalg_cross.default", cross},
     {"cdist.default", cdist},

@@ -144,8 +144,8 @@ Results masked_scatter(Call& c) {
 
 Results index_select(Call& c) {
   Tensor x = c.tensor("self"), i = c.tensor("index");
-  if (x.rank() == 0) return x;
   Tensor row = i.rank() == 0 ? reshape(i, {1}) : i;
+  if (x.rank() == 0) return reshape(index_dim(reshape(x, {1}), 0, row), c.output_shape());
   return index_dim(x, c.integer("dim"), row);
 }
 
@@ -278,10 +278,11 @@ Slices slices(Call& c, const Tensor& source) {
   return s;
 }
 
-Tensor put_slices(const Slices& s, bool accumulate) {
+// `wrap`: a negative index counts from the end.
+Tensor put_slices(const Slices& s, bool accumulate, bool wrap = false) {
   std::vector<Tensor> indices(static_cast<size_t>(s.dim));
   indices.push_back(s.index);
-  return index_put(s.x, s.source, indices, accumulate);
+  return index_put(s.x, s.source, indices, accumulate, wrap);
 }
 
 Results index_add(Call& c) {
@@ -303,7 +304,7 @@ Results index_copy(Call& c) {
 Results index_fill(Call& c) {
   Tensor x = c.tensor("self");
   Tensor value = reshape(as_tensor(c.builder(), c.operand("value"), x.dtype()), {});
-  return reshape(put_slices(slices(c, value), false), x.shape());
+  return reshape(put_slices(slices(c, value), false, true), x.shape());
 }
 
 Results index_reduce(Call& c) {

@@ -183,7 +183,14 @@ Tensor digamma(const Tensor& x) {
   return cast(y, x.dtype());
 }
 
-Tensor erfc(const Tensor& x) { return cast(-erf(cast(x, NACRE_f64)) + 1, x.dtype()); }
+// exp(x^2) erfc(x): by its continued fraction where erfc is small.
+Tensor scaled_erfc(const Tensor& x) {
+  Tensor z = cast(x, NACRE_f64);
+  Tensor far = maximum(z, 4.0), fraction = far;
+  for (int k = 40; k > 0; k--) fraction = reciprocal(fraction) * (k / 2.0) + far;
+  Tensor large = reciprocal(fraction) * std::numbers::inv_sqrtpi;
+  return cast(where(gt(z, 4.0), large, exp(z * z) * erfc(z)), x.dtype());
+}
 
 // The modified Bessel function of order 0, times exp(-|x|) if `scaled`: its power series up to 30,
 // the asymptotic one beyond.
@@ -200,6 +207,21 @@ Tensor bessel_i0(const Tensor& x, bool scaled) {
   return cast(where(le(z, 30.0), small, large), x.dtype());
 }
 
+// The modified Bessel function of order 1, likewise.
+Tensor bessel_i1(const Tensor& x, bool scaled) {
+  Tensor z = cast(x, NACRE_f64), a = abs(z);
+  Tensor quarter = minimum(a * a / 4, 225.0);
+  constexpr int kTerms = 64;
+  Tensor series = full_like(z, 1.0);
+  for (int k = kTerms; k > 0; k--) series = series * quarter / static_cast<double>(k * (k + 1)) + 1;
+  series = series * a / 2;
+  Tensor r = reciprocal(maximum(a, 30.0) * 8);
+  Tensor tail = polynomial(r, {-1091475.0 / 120, -4725.0 / 8, -105.0 / 2, -15.0 / 2, -3.0, 1.0});
+  tail = tail / sqrt(a * (2 * std::numbers::pi));
+  Tensor small = scaled ? series * exp(-a) : series, large = scaled ? tail : tail * exp(a);
+  return cast(copysign(where(le(a, 30.0), small, large), z), x.dtype());
+}
+
 Tensor sinc(const Tensor& x) {
   Tensor t = x * std::numbers::pi;
   return where(eq(x, 0), full_like(x, 1.0), sin(t) / t);
@@ -214,19 +236,19 @@ Tensor entropy(const Tensor& x) {  // special.entr
 Tensor log_ndtr(const Tensor& x) {
   Tensor wide = cast(x, NACRE_f64);
   Tensor t = wide * (std::numbers::sqrt2 / 2);
-  Tensor middle = log((erf(t) + 1) * 0.5);
-  // Far below, where 1 + erf loses all digits: the asymptotic series of the tail.
+  Tensor middle = where(lt(wide, 0), log(erfc(-t) * 0.5), log1p(erfc(t) * -0.5));
+  // Far below, where erfc underflows: the asymptotic series of the tail.
   Tensor r2 = reciprocal(wide * wide);
   Tensor series = polynomial(r2, {-10395.0, 945.0, -105.0, 15.0, -3.0, 1.0});
   series = -r2 * series + 1;
   Tensor tail =
       -(wide * wide) * 0.5 - log(-wide) - 0.5 * std::log(2 * std::numbers::pi) + log(series);
-  return cast(where(lt(wide, -5.0), tail, middle), x.dtype());
+  return cast(where(lt(wide, -30.0), tail, middle), x.dtype());
 }
 
 Tensor ndtr(const Tensor& x) {
   Tensor wide = cast(x, NACRE_f64);
-  return cast((erf(wide * (std::numbers::sqrt2 / 2)) + 1) * 0.5, x.dtype());
+  return cast(erfc(wide * (-std::numbers::sqrt2 / 2)) * 0.5, x.dtype());
 }
 
 // ---- Two operands.
@@ -397,6 +419,28 @@ Results ldexp(Call& c) {
   return mul(as_tensor(c.builder(), x, dtype), cast(exp2(cast(e, power)), dtype));
 }
 
+Tensor least_common_multiple(const Operand& a, const Operand& b) {
+  Tensor divisor = gcd(a, b);
+  Tensor whole = where(eq(divisor, 0), full_like(divisor, 1), divisor);
+  return abs(mul(div_trunc(a, whole), b));
+}
+
+// x = mantissa * 2^exponent with 1/2 <= |mantissa| < 1. The logarithm may be off by one next to a power of two; scaling by a
+// power of two is exact, in two steps because the whole power may overflow.
+Results mantissa_and_exponent(Call& c) {
+  Tensor x = c.self(), wide = cast(x, NACRE_f64);
+  Tensor special = eq(wide, 0) | logical_not(lt(abs(wide), kInfinity));
+  Tensor safe = where(special, full_like(wide, 1), wide);
+  Tensor e = floor(log2(abs(safe))) + 1;
+  Tensor half = floor(e / 2);
+  Tensor m = safe * exp2(-half) * exp2(half - e);
+  Tensor large = ge(abs(m), 1.0), small = lt(abs(m), 0.5);
+  m = where(large, m * 0.5, where(small, m * 2.0, m));
+  e = e + cast(large, NACRE_f64) - cast(small, NACRE_f64);
+  e = where(special, full_like(e, 0), e);
+  return {cast(where(special, wide, m), x.dtype()), cast(e, NACRE_i32)};
+}
+
 // ---- Three operands.
 
 Results clamp(Call& c) {
@@ -527,7 +571,7 @@ constexpr Decomposition kTable[] = {
     NACRE_ALIAS(arccosh, acosh), NACRE_ALIAS(arctanh, atanh), NACRE_ALIAS(special_erf, erf),
     NACRE_ALIAS(special_exp2, exp2), NACRE_ALIAS(special_expm1, expm1), NACRE_ALIAS(special_log1p, log1p),
     NACRE_ALIAS(special_expit, sigmoid),
-    {"erfc.default", float_formula<erfc>}, {"special_erfc.default", float_formula<erfc>},
+    NACRE_FLOAT_UNARY(erfc), NACRE_ALIAS(special_erfc, erfc), {"special_erfcx.default", float_formula<scaled_erfc>},
     {"erfinv.default", float_formula<erfinv>}, {"special_erfinv.default", float_formula<erfinv>},
     {"lgamma.default", float_formula<lgamma>}, {"special_gammaln.default", float_formula<lgamma>},
     {"digamma.default", float_formula<digamma>}, {"special_digamma.default", float_formula<digamma>},
@@ -535,6 +579,8 @@ constexpr Decomposition kTable[] = {
     {"i0.default", float_formula<[](const Tensor& x) { return bessel_i0(x, false); }>},
     {"special_i0.default", float_formula<[](const Tensor& x) { return bessel_i0(x, false); }>},
     {"special_i0e.default", float_formula<[](const Tensor& x) { return bessel_i0(x, true); }>},
+    {"special_i1.default", float_formula<[](const Tensor& x) { return bessel_i1(x, false); }>},
+    {"special_i1e.default", float_formula<[](const Tensor& x) { return bessel_i1(x, true); }>},
     {"mvlgamma.default", multivariate_lgamma}, {"special_multigammaln.default", multivariate_lgamma},
     {"angle.default", angle}, {"isclose.default", is_close},
     {"sinc.default", float_formula<sinc>}, {"special_sinc.default", float_formula<sinc>},
@@ -610,6 +656,9 @@ constexpr Decomposition kTable[] = {
     {"special_xlog1py.default", float_binary_formula<xlog1py>},
     {"special_xlog1py.self_scalar", float_binary_formula<xlog1py>}, {"special_xlog1py.other_scalar", float_binary_formula<xlog1py>},
     {"heaviside.default", heaviside}, {"ldexp.Tensor", ldexp},
+    {"nextafter.default", plain_binary<nacre::nextafter>},
+    {"gcd.default", plain_binary<nacre::gcd>}, {"lcm.default", plain_binary<least_common_multiple>},
+    {"frexp.Tensor", mantissa_and_exponent},
     {"maximum.default", plain_binary<nacre::maximum>}, {"minimum.default", plain_binary<nacre::minimum>},
     {"max.other", plain_binary<nacre::maximum>}, {"min.other", plain_binary<nacre::minimum>},
     {"fmax.default", plain_binary<nacre::fmax>}, {"fmin.default", plain_binary<nacre::fmin>},

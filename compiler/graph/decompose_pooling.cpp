@@ -21,9 +21,9 @@ struct Pool {
   int64_t dim(size_t d) const { return x.rank() - static_cast<int64_t>(n - d); }
 };
 
-Pool read_pool(Call& c, size_t n) {
+Pool read_pool(Call& c, size_t n, const Tensor& x) {
   Pool p;
-  p.x = c.self();
+  p.x = x;
   p.n = n;
   p.kernel = c.integers("kernel_size", n, 1);
   p.stride = c.integers("stride").empty() ? p.kernel : c.integers("stride", n, 1);
@@ -49,6 +49,8 @@ Pool read_pool(Call& c, size_t n) {
   }
   return p;
 }
+
+Pool read_pool(Call& c, size_t n) { return read_pool(c, n, c.self()); }
 
 // [..., windows..., kernel...]
 Tensor windows(const Pool& p, const Number& filler) {
@@ -287,6 +289,51 @@ Results max_pool_backward(Call& c, size_t n) {
   return reshape(y, x.shape());
 }
 
+// Which element of the input (the last dim) each window along a dim covers.
+Tensor coverage(const Tensor& start, const Tensor& end, const Expr& input) {
+  Tensor at = unsqueeze(iota(start.builder(), input), 0);
+  return ge(at, unsqueeze(start, 1)) & lt(at, unsqueeze(end, 1));
+}
+
+// Each window's gradient, shared out already, added to all elements that it covers: the windows of the two dims are
+// independent, so that is a matrix product from either side.
+Tensor spread_back(const Tensor& share, const Tensor& rows, const Tensor& columns) {
+  Tensor y = matmul(share, cast(columns, share.dtype()));
+  return matmul(transpose(cast(rows, share.dtype()), 0, 1), y);
+}
+
+Results avg_pool2d_backward(Call& c) {
+  Tensor gradient = to_compute(c.tensor("grad_output"));
+  Pool p = read_pool(c, 2, c.tensor("self"));
+  bool include_padding = c.flag("count_include_pad", true);
+  auto divisor = c.optional_integer("divisor_override");
+  Tensor covered[2];
+  for (size_t d = 0; d < 2; d++) {
+    Tensor start = iota(c.builder(), p.output[d], -p.padding[d], p.stride[d]);
+    covered[d] = coverage(start, start + p.kernel[d], p.input[d]);
+    if (divisor) continue;
+    Tensor counts = window_counts(p, d, include_padding);
+    gradient = gradient / broadcast(cast(counts, gradient.dtype()), gradient.shape(), {p.dim(d)});
+  }
+  if (divisor) gradient = gradient / Operand(*divisor);
+  return cast(spread_back(gradient, covered[0], covered[1]), c.output_dtype());
+}
+
+Results adaptive_avg_pool2d_backward(Call& c) {
+  Tensor gradient = to_compute(c.tensor("grad_output")), x = c.tensor("self");
+  Tensor covered[2];
+  for (int64_t d = 0; d < 2; d++) {
+    int64_t dim = x.rank() - 2 + d;
+    Expr in = x.size(dim), out = gradient.size(dim);
+    Tensor i = iota(c.builder(), out);
+    Tensor start = div_floor(i * Operand(in), Operand(out));
+    Tensor end = div_floor((i + 1) * Operand(in) + Operand(out - 1), Operand(out));
+    covered[d] = coverage(start, end, in);
+    gradient = gradient / broadcast(cast(end - start, gradient.dtype()), gradient.shape(), {dim});
+  }
+  return cast(spread_back(gradient, covered[0], covered[1]), c.output_dtype());
+}
+
 constexpr Decomposition kTable[] = {
     {"max_pool1d.default", [](Call& c) { return max_pool(c, 1); }},
     {"max_pool2d.default", [](Call& c) { return max_pool(c, 2); }},
@@ -307,6 +354,8 @@ constexpr Decomposition kTable[] = {
     {"adaptive_max_pool3d.default", [](Call& c) { return adaptive_max_pool(c, 3); }},
     {"max_pool2d_with_indices_backward.default", [](Call& c) { return max_pool_backward(c, 2); }},
     {"max_pool3d_with_indices_backward.default", [](Call& c) { return max_pool_backward(c, 3); }},
+    {"avg_pool2d_backward.default", avg_pool2d_backward},
+    {"_adaptive_avg_pool2d_backward.default", adaptive_avg_pool2d_backward},
     {"max_unpool2d.default", [](Call& c) { return max_unpool(c, 2); }},
     {"max_unpool3d.default", [](Call& c) { return max_unpool(c, 3); }},
 };

@@ -368,14 +368,89 @@ Results gradient(Call& c) {
   return results;
 }
 
-Results covariance(Call& c) {
-  if (c.has("fweights") || c.has("aweights")) c.unsupported("weights");
+// Rows are variables, columns observations, which may count `fweights` times and weigh `aweights`.
+Tensor covariance(Call& c) {
   Tensor x = to_float(c.self());
   if (x.rank() < 2) x = reshape(x, {1, x.elements()});
-  Tensor centred = x - mean(x, {1}, true);
-  Expr n = simplify(max(x.size(1) - c.size("correction", Expr(1)), 0), c.facts());
-  Tensor y = matmul(centred, transpose(centred, 0, 1)) / Operand(n);
-  return reshape(y, c.output_shape());
+  Tensor f = c.optional("fweights"), a = c.optional("aweights"), w;
+  for (const Tensor& t : {f, a})
+    if (t) w = w ? w * t : t;
+  Expr correction = c.size("correction", Expr(1));
+  if (!w) {
+    Tensor centred = x - mean(x, {1}, true);
+    Expr n = simplify(max(x.size(1) - correction, 0), c.facts());
+    return matmul(centred, transpose(centred, 0, 1)) / Operand(n);
+  }
+  Tensor total = sum(w, all_dims(w.rank()));
+  w = cast(w, x.dtype());
+  total = cast(total, x.dtype());
+  Tensor lost = a ? cast(sum(w * cast(a, x.dtype()), all_dims(w.rank())), x.dtype()) / total * Operand(correction)
+                  : full_like(total, Number(correction));
+  Tensor centred = x - sum(x * w, {1}, true) / total;
+  return matmul(centred, transpose(centred * w, 0, 1)) / maximum(total - lost, 0);
+}
+
+Results covariance_of(Call& c) { return reshape(covariance(c), c.output_shape()); }
+
+Results correlation(Call& c) {
+  Tensor y = covariance(c);
+  Shape shape = y.shape();
+  Tensor on = eq(iota_along(c.builder(), shape, 0), iota_along(c.builder(), shape, 1));
+  Tensor deviation = sqrt(sum(where(on, y, full_like(y, 0)), {1}, true));
+  y = y / deviation / transpose(deviation, 0, 1);
+  return reshape(c.self().rank() < 2 ? y : clamp(y, -1, 1), c.output_shape());
+}
+
+// Segments of a dim, given by lengths or offsets for each row of the dims before it: a mask over [segment, element].
+Results segment_reduce(Call& c) {
+  Tensor data = c.tensor("data"), x = to_compute(data);
+  int64_t axis = c.dim("axis", x.rank(), 0);
+  std::string reduce = c.text("reduce", "");
+  if (c.has("indices")) c.unsupported("segments by indices");
+  Tensor start, end;
+  if (Tensor lengths = c.optional("lengths")) {
+    lengths = cast(lengths, NACRE_i64);
+    end = scan("cumsum", lengths, -1);
+    start = end - lengths;
+  } else {
+    Tensor offsets = cast(c.tensor("offsets"), NACRE_i64);
+    Expr n = offsets.size(-1);
+    start = slice(offsets, -1, 0, simplify(n - 1, c.facts()));
+    end = slice(offsets, -1, 1, n);
+  }
+  // [rows..., segment, element, rest...]
+  Shape wide(x.shape().begin(), x.shape().begin() + axis);
+  wide.push_back(start.size(-1));
+  for (int64_t d = axis; d < x.rank(); d++) wide.push_back(x.size(d));
+  Dims of_data, of_segments = all_dims(axis + 1);
+  for (int64_t d = 0; d < x.rank(); d++) of_data.push_back(d < axis ? d : d + 1);
+  Tensor at = iota_along(c.builder(), wide, axis + 1);
+  Tensor inside = ge(at, broadcast(start, wide, of_segments)) & lt(at, broadcast(end, wide, of_segments));
+  Tensor elements = broadcast(x, wide, of_data);
+  auto kept = [&](double identity) { return where(inside, elements, full_like(elements, identity)); };
+  auto initial = c.optional_number("initial");
+  Tensor result;
+  Dims dims{axis + 1};
+  if (reduce == "max" || reduce == "min") {
+    bool most = reduce == "max";
+    result = most ? amax(kept(-kInfinity), dims) : amin(kept(kInfinity), dims);
+    if (initial) result = most ? maximum(result, *initial) : minimum(result, *initial);
+  } else if (reduce == "prod") {
+    result = prod(kept(1), dims);
+    if (initial) result = result * *initial;
+  } else if (reduce == "sum" || reduce == "mean") {
+    result = sum(kept(0), dims);
+    if (initial) result = result + *initial;
+    if (reduce == "mean") {
+      Tensor n = cast(broadcast(end - start, result.shape(), of_segments), result.dtype());
+      Tensor mean = result / n;
+      Tensor nothing = initial ? result : full_like(result, std::nan(""));
+      result = where(gt(n, 0), mean, nothing);
+    }
+  } else {
+    c.unsupported("the reduction " + reduce);
+  }
+  return cast(result, data.dtype());
 }
 
 constexpr Decomposition kTable[] = {
@@ -443,7 +518,9 @@ constexpr Decomposition kTable[] = {
     {"cumulative_trapezoid.x", cumulative_trapezoid},
     {"cumulative_trapezoid.dx", cumulative_trapezoid},
     {"trace.default", trace},
-    {"cov.default", covariance},
+    {"cov.default", covariance_of},
+    {"corrcoef.default", correlation},
+    {"segment_reduce.default", segment_reduce},
     {"sum_to_size.default", sum_to_size},
     {"dist.default", distance},
     {"gradient.scalarint", gradient},

@@ -227,6 +227,75 @@ Results histogram(Call& c) {
   return index_put(zero, one, {where(inside, bin, full_like(bin, 0))}, true);
 }
 
+// `count` equal bins between two 0-d bounds, counted from both ends.
+Tensor even_edges(const Tensor& low, const Tensor& high, int64_t count) {
+  Tensor i = cast(iota(low.builder(), count + 1), low.dtype());
+  Tensor step = (high - low) / static_cast<double>(count);
+  Tensor down = high - step * (-i + static_cast<double>(count));
+  return where(lt(i, static_cast<double>((count + 1) / 2)), low + step * i, down);
+}
+
+// The edges that histogram and histogramdd use in dimension d: given, or even between bounds that are given or found.
+Tensor histogram_edges(Call& c, const Tensor& column, size_t d) {
+  if (Tensor given = c.op().find(".bins_tensor") != std::string::npos ? c.tensor("bins") : Tensor()) return given;
+  if (c.op().find(".TensorList_bins") != std::string::npos) return c.tensors("bins").at(d);
+  Dims counts = c.integers("bins");
+  int64_t count = counts.size() == 1 ? counts[0] : counts.at(d);
+  std::vector<double> range = c.reals("range");
+  Builder& b = c.builder();
+  if (!range.empty())
+    return even_edges(full(b, {}, range.at(2 * d), column.dtype()), full(b, {}, range.at(2 * d + 1), column.dtype()), count);
+  Tensor low = full(b, {}, 0, column.dtype()), high = low;
+  if (!column.size(0).is(0)) {
+    low = amin(column, {0});
+    high = amax(column, {0});
+  }
+  Tensor flat = eq(low, high);
+  return even_edges(where(flat, low - 0.5, low), where(flat, high + 0.5, high), count);
+}
+
+// Rows of x are points; a point counts where every coordinate lies between the first and the last edge (inclusive).
+Results histogram_of_points(Call& c, const Tensor& x) {
+  Builder& b = c.builder();
+  nacre_dtype dtype = x.dtype();
+  std::vector<Tensor> edges;
+  Shape shape = c.output_shape();
+  Tensor inside, place;
+  for (size_t d = 0; d < shape.size(); d++) {
+    Tensor column = select(x, 1, static_cast<int64_t>(d));
+    Tensor e = histogram_edges(c, column, d);
+    edges.push_back(e);
+    Expr bins = shape[d];
+    Tensor bin = minimum(insertion_points(e, column, true) - 1, Operand(bins - 1));
+    Tensor here = ge(column, select(e, 0, 0)) & le(column, select(e, 0, e.size(0) - 1));
+    bin = where(here, bin, full_like(bin, 0));
+    inside = inside ? inside & here : here;
+    place = place ? place * Operand(bins) + bin : bin;
+  }
+  Tensor weight = cast(inside, dtype);
+  if (Tensor w = c.optional("weight")) weight = where(inside, cast(flatten(w), dtype), full_like(weight, 0));
+  Tensor hist = index_put(full(b, {product(shape)}, 0, dtype), weight, {place}, true);
+  hist = reshape(hist, shape);
+  if (c.flag("density", false)) {
+    hist = hist / sum(hist, all_dims(hist.rank()));
+    for (size_t d = 0; d < shape.size(); d++) {
+      Expr n = edges[d].size(0);
+      Tensor width = slice(edges[d], 0, 1, n) - slice(edges[d], 0, 0, n - 1);
+      hist = hist / broadcast(width, shape, {static_cast<int64_t>(d)});
+    }
+  }
+  std::vector<Tensor> results{hist};
+  for (const Tensor& e : edges) results.push_back(cast(e, dtype));
+  return results;
+}
+
+Results histogram_of_values(Call& c) { return histogram_of_points(c, unsqueeze(flatten(c.self()), 1)); }
+
+Results histogram_of_rows(Call& c) {
+  Tensor x = c.self();
+  return histogram_of_points(c, x.rank() > 2 ? flatten(x, 0, -2) : x);
+}
+
 constexpr Decomposition kTable[] = {
     {"sort.default", sort},
     {"sort.stable", sort},
@@ -252,6 +321,11 @@ constexpr Decomposition kTable[] = {
     {"isin.Tensor_Scalar", [](Call& c) { return is_in(c, "elements", "test_element"); }},
     {"isin.Scalar_Tensor", [](Call& c) { return is_in(c, "element", "test_elements"); }},
     {"histc.default", histogram},
+    {"histogram.bin_ct", histogram_of_values},
+    {"histogram.bins_tensor", histogram_of_values},
+    {"histogramdd.default", histogram_of_rows},
+    {"histogramdd.int_bins", histogram_of_rows},
+    {"histogramdd.TensorList_bins", histogram_of_rows},
 };
 
 }  // namespace

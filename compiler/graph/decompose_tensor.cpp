@@ -291,8 +291,21 @@ bool keeps_scalar_wide(const std::string& primitive, const Operand& a, const Ope
 
 }  // namespace
 
+namespace {
+
+// Arithmetic of conditions is logic.
+std::string of_bool(const std::string& primitive) {
+  if (primitive == "add" || primitive == "maximum" || primitive == "fmax") return "bitwise_or";
+  if (primitive == "mul" || primitive == "minimum" || primitive == "fmin") return "bitwise_and";
+  return primitive;
+}
+
+}  // namespace
+
 Tensor binary(const std::string& primitive, const Operand& a, const Operand& b, nacre_dtype dtype) {
   Builder& builder = builder_of(a, b);
+  if (dtype == NACRE_bool_ && of_bool(primitive) != primitive)
+    return binary(of_bool(primitive), a, b, dtype);
   if (nacre_dtype wide = compute_type(dtype); wide != dtype && keeps_scalar_wide(primitive, a, b))
     return cast(binary(primitive, a, b, wide), dtype);
   Shape shape;
@@ -615,10 +628,14 @@ Tensor index(const Tensor& x, const std::vector<Tensor>& indices) {
 Tensor index_dim(const Tensor& x, int64_t dim, const Tensor& indices) {
   std::vector<Tensor> all(static_cast<size_t>(normalized_dim(dim, x.rank())));
   all.push_back(indices);
-  return index(x, all);
+  return {x.builder(), x.builder().index(x.id(), common_indices(x, all), false)};
 }
 
 Tensor gather(const Tensor& x, const Tensor& index, int64_t dim) {
+  if (x.rank() > 0 && index.rank() > 0 && x.rank() != index.rank()) {  // only an empty index may have another rank
+    if (!index.elements().is(0)) fail(ErrorKind::user, "an index of rank {} for a tensor of rank {}", index.rank(), x.rank());
+    return full(x.builder(), index.shape(), 0, x.dtype());
+  }
   if (x.rank() == 0) {
     if (index.rank() == 0) return reshape(gather(reshape(x, {1}), reshape(index, {1}), 0), {});
     return gather(reshape(x, {1}), index, 0);
@@ -629,9 +646,9 @@ Tensor gather(const Tensor& x, const Tensor& index, int64_t dim) {
 }
 
 Tensor index_put(const Tensor& x, const Tensor& values, const std::vector<Tensor>& indices,
-                 bool accumulate) {
+                 bool accumulate, bool wrap) {
   return {x.builder(),
-          x.builder().index_put(x.id(), values.id(), common_indices(x, indices), accumulate)};
+          x.builder().index_put(x.id(), values.id(), common_indices(x, indices), accumulate, wrap)};
 }
 
 Tensor scatter(const Tensor& x, const Tensor& index, const Tensor& src, int64_t dim,

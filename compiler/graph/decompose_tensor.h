@@ -190,10 +190,11 @@ std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending);  
 // ---- Indexing.
 Tensor index(const Tensor& x,
              const std::vector<Tensor>& indices);  // absent ones; broadcast against each other here
-Tensor index_dim(const Tensor& x, int64_t dim, const Tensor& indices);  // indices' dims replace dim
+// The indices' dims replace dim; none may be negative.
+Tensor index_dim(const Tensor& x, int64_t dim, const Tensor& indices);
 Tensor gather(const Tensor& x, const Tensor& index, int64_t dim);
 Tensor index_put(const Tensor& x, const Tensor& values, const std::vector<Tensor>& indices,
-                 bool accumulate);
+                 bool accumulate, bool wrap = true);
 Tensor scatter(const Tensor& x, const Tensor& index, const Tensor& src, int64_t dim,
                const std::string& reduce = "none");
 

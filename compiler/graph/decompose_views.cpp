@@ -221,6 +221,24 @@ Results block_diagonal(Call& c) {
   return concat(bands, 0);
 }
 
+// Every input is padded to whole chunks along dim and cut into them; chunk i of the result holds chunk i of each input.
+Results chunk_concatenate(Call& c) {
+  int64_t dim = c.integer("dim");
+  Expr chunks = c.size("num_chunks");
+  std::vector<Tensor> pieces;
+  for (const Tensor& t : c.tensors("tensors")) {
+    int64_t d = normalized_dim(dim, t.rank());
+    Expr length = simplify(ceildiv(t.size(d), chunks), c.facts());
+    Tensor whole = pad_dim(t, d, 0, simplify(length * chunks - t.size(d), c.facts()), 0);
+    Shape shape(t.shape().begin(), t.shape().begin() + d);
+    shape.push_back(chunks);
+    shape.push_back(length);
+    for (int64_t i = d + 1; i < t.rank(); i++) shape.back() *= t.size(i);
+    pieces.push_back(reshape(whole, shape));
+  }
+  return concat(pieces, pieces.front().rank() - 1);
+}
+
 Results meshgrid(Call& c) {
   std::vector<Tensor> inputs = c.tensors("tensors");
   bool swapped = c.text("indexing", "ij") == "xy" && inputs.size() >= 2;
@@ -241,6 +259,35 @@ Results cartesian_product(Call& c) {
   std::vector<Tensor> columns;
   for (size_t i = 0; i < inputs.size(); i++)
     columns.push_back(flatten(broadcast(inputs[i], shape, {static_cast<int64_t>(i)})));
+  return stack(columns, 1);
+}
+
+// All choices of r of n positions in lexicographic order: of the n^r tuples, numbered, those that ascend. The k-th of them
+// is found by writing each number at its place among them.
+Results combinations(Call& c) {
+  Tensor x = c.self();
+  int64_t r = c.integer("r", 2);
+  bool repeated = c.flag("with_replacement", false);
+  Builder& b = c.builder();
+  Expr n = x.size(0), total(1), count = c.output_shape()[0];
+  if (r == 0) return c.full(c.output_shape(), 0, x.dtype());
+  Shape cube(static_cast<size_t>(r), n);
+  for (int64_t i = 0; i < r; i++) total *= n;
+  Tensor ascends = full(b, cube, Number(true), NACRE_bool_);
+  for (int64_t i = 1; i < r; i++) {
+    Tensor before = iota_along(b, cube, i - 1), here = iota_along(b, cube, i);
+    ascends = ascends & (repeated ? le(before, here) : lt(before, here));
+  }
+  ascends = flatten(ascends);
+  Tensor place = scan("cumsum", cast(ascends, NACRE_i64), 0) - 1;
+  place = where(ascends, place, full_like(place, 0) + Operand(count));  // the others go behind the end
+  Tensor tuples = index_put(full(b, {count + 1}, 0, NACRE_i64), iota(b, total), {place}, false);
+  Tensor rest = narrow(tuples, 0, 0, count);
+  std::vector<Tensor> columns(static_cast<size_t>(r));
+  for (int64_t i = r; i-- > 0;) {
+    columns[static_cast<size_t>(i)] = index_dim(x, 0, remainder(rest, Operand(max(n, 1))));
+    rest = div_floor(rest, Operand(max(n, 1)));
+  }
   return stack(columns, 1);
 }
 
@@ -623,9 +670,11 @@ constexpr Decomposition kTable[] = {
     {"atleast_2d.Sequence", at_least_rank_all<2>},
     {"atleast_3d.Sequence", at_least_rank_all<3>},
     {"block_diag.default", block_diagonal},
+    {"_chunk_cat.default", chunk_concatenate},
     {"meshgrid.default", meshgrid},
     {"meshgrid.indexing", meshgrid},
     {"cartesian_prod.default", cartesian_product},
+    {"combinations.default", combinations},
     {"repeat.default", repeat},
     {"tile.default", tile_dims},
     {"repeat_interleave.self_int", repeat_interleave},

@@ -73,6 +73,10 @@ T erf(T a) {
   return std::erf(a);
 }
 template <Real T>
+T erfc(T a) {
+  return std::erfc(a);
+}
+template <Real T>
 T sigmoid(T a) {
   return T(1) / (T(1) + std::exp(-a));
 }
@@ -202,6 +206,21 @@ T fmin(T a, T b) {
 template <Real T>
 T copysign(T a, T b) {
   return std::copysign(a, b);
+}
+template <Real T>
+T nextafter(T a, T b) {
+  return std::nextafter(a, b);
+}
+template <Whole T>
+T gcd(T a, T b) {
+  a = scalar_ops::abs(a);
+  b = scalar_ops::abs(b);
+  while (a != T(0)) {
+    const T rest = static_cast<T>(b % a);
+    b = a;
+    a = rest;
+  }
+  return b;
 }
 template <Whole T>
 T shift_left(T a, T b) {

@@ -46,7 +46,7 @@ void Lowering::lower_select_scatter(const Node& node, const NodeArgs& args) {
 
 std::vector<Expr> Lowering::indexed_at(CodeBuilder& code, const std::vector<Expr>& x_shape,
                                        const std::vector<ValueId>& indices, const std::vector<Expr>& index,
-                                       Simplifier& simplify, const Provenance& where) {
+                                       Simplifier& simplify, bool wrap, const Provenance& where) {
   std::vector<size_t> present;
   for (size_t i = 0; i < indices.size(); ++i)
     if (indices[i] != kNoValue) present.push_back(i);
@@ -66,6 +66,7 @@ std::vector<Expr> Lowering::indexed_at(CodeBuilder& code, const std::vector<Expr
       s.operands = {code.cast(read_value(code, indices[i], data_index, simplify), NACRE_i64, where)};
       s.dtype = NACRE_i64;
       s.expr = x_shape[i];
+      if (!wrap) s.prim = "below";
       s.where = where;
       at[i] = Expr::symbol(scalar_symbol(code.add(std::move(s))));
       continue;
@@ -82,7 +83,7 @@ void Lowering::lower_index(const Node& node, const NodeArgs& args) {
   Domain d = domain(graph_[y].shape);
   nest.loops = d.loops;
   CodeBuilder code(nest.code);
-  const std::vector<Expr> at = indexed_at(code, graph_[x].shape, args.values("indices"), d.index, d.simplify, node.where);
+  const std::vector<Expr> at = indexed_at(code, graph_[x].shape, args.values("indices"), d.index, d.simplify, args.flag("wrap", true), node.where);
   const int value = read_value(code, x, at, d.simplify);
   nest.code[static_cast<size_t>(value)].where = node.where;
   store_all(nest, result_buffer(y), d.index, value);
@@ -120,7 +121,7 @@ void Lowering::lower_index_put(const Node& node, const NodeArgs& args) {
   CodeBuilder code(nest.code);
   Store store;
   store.value = read_value(code, values, d.index, d.simplify);
-  store.at = indexed_at(code, graph_[x].shape, indices, d.index, d.simplify, node.where);
+  store.at = indexed_at(code, graph_[x].shape, indices, d.index, d.simplify, args.flag("wrap", true), node.where);
   store.mode = args.flag("accumulate", false) ? StoreMode::add : StoreMode::assign;
   store.buffer = updatable(node, x);
   nest.stores.push_back(std::move(store));

@@ -48,7 +48,7 @@ class Lowering {
   void lower_sort(const Node& node, const NodeArgs& args);
   // Index of x for element `index` of prim.index' result; the indices that are data are added to `code`.
   std::vector<Expr> indexed_at(CodeBuilder& code, const std::vector<Expr>& x_shape, const std::vector<ValueId>& indices,
-                               const std::vector<Expr>& index, Simplifier& simplify, const Provenance& where);
+                               const std::vector<Expr>& index, Simplifier& simplify, bool wrap, const Provenance& where);
   // A buffer that starts as value `x` and may be written: x's own if nothing reads x after this node, else a copy.
   BufferId updatable(const Node& node, ValueId x);
 

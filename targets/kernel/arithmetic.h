@@ -5,6 +5,7 @@
 //     integer by -1 wraps. Floating: div_floor is Python's, consistent with remainder
 //   pow of integers     wraps; a negative exponent gives 0 unless the base is 1 or -1
 //   fmax, fmin          NaN loses against a number
+//   gcd of integers     never negative
 //   shift_left, shift_right   a shift of the width or more gives 0 (right, negative: -1), as torch.bitwise_left_shift
 //   to_integer<T>(x)    truncation; what T cannot hold gives what a conversion by way of int64 leaves of it
 //   from_bfloat16, to_bfloat16 (to nearest even)
@@ -94,6 +95,16 @@ NACRE_INLINE bool minimum(bool a, bool b) { return a && b; }
       power = static_cast<T>(power * power);                                                                      \
     }                                                                                                             \
     return result;                                                                                                \
+  }                                                                                                               \
+  NACRE_INLINE T gcd(T a, T b) {                                                                                  \
+    a = abs(a);                                                                                                   \
+    b = abs(b);                                                                                                   \
+    while (a != 0) {                                                                                              \
+      const T rest = fmod(b, a);                                                                                  \
+      b = a;                                                                                                      \
+      a = rest;                                                                                                   \
+    }                                                                                                             \
+    return b;                                                                                                     \
   }                                                                                                               \
   NACRE_INLINE T shift_left(T a, T b) {                                                                           \
     return static_cast<T>(b < 0 || b >= T(sizeof(T) * 8) ? T(0) : T(static_cast<i64>(a) << static_cast<i64>(b))); \

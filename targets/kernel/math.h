@@ -852,6 +852,17 @@ NACRE_INLINE V hardswish(V x) {
   return x * relu6(x + detail::number<V>(3)) / detail::number<V>(6);
 }
 
+// The next number from a towards b.
+template <class V>
+NACRE_INLINE V nextafter(V a, V b) {
+  using Bits = detail::Bits<V>;
+  const Bits own = detail::bits(a);
+  const auto away = (b > a) == (a > detail::number<V>(0));
+  const V moved = select(away, detail::from_bits<V>(own + Bits(1)), detail::from_bits<V>(own - Bits(1)));
+  const V r = select(a == detail::number<V>(0), copysign(detail::from_bits<V>(Bits(0) + 1), b), moved);
+  return select((a != a) | (b != b), a + b, select(a == b, b, r));
+}
+
 // Exact while the quotient is below 2^53.
 template <class V>
 NACRE_INLINE V fmod(V x, V y) {
