@@ -1,11 +1,12 @@
 #!/bin/bash
 # Installs what is missing, builds, and runs every test. A second call only builds what changed.
 #
-#   bash tests/run.sh [STEP ...]      steps, default all: unit golden models command sanitize fuzz
+#   bash tests/run.sh [--all] [STEP ...]      steps, default all: unit golden models operators command sanitize fuzz
 #
 # unit      what ctest knows: unit, differential and size tests
 # golden    textual IR through the stages (tests/golden)
 # models    every model of tests/models at every stage, and the ones saved after run_decompositions()
+# operators a fixed sample of PyTorch's own operator database (tests/operators); --all: three cases an operator and dtype
 # command   the nacre command on damaged and missing files, full disks, wrong shapes (tests/command)
 # sanitize  the tests of formats/ and runtime/ with AddressSanitizer and UndefinedBehaviorSanitizer, and with ThreadSanitizer
 # fuzz      the artifact verifier under libFuzzer for NACRE_FUZZ_SECONDS (60)
@@ -17,7 +18,12 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=../.ci/setup.sh
 source "$root/.ci/setup.sh"
 export PYTHONDONTWRITEBYTECODE=1
-[ $# -gt 0 ] || set -- unit golden models command sanitize fuzz
+everything=()
+if [ "${1:-}" = --all ]; then
+  everything=(--all)
+  shift
+fi
+[ $# -gt 0 ] || set -- unit golden models operators command sanitize fuzz
 
 passed=0
 failed=0
@@ -76,6 +82,14 @@ models() {
   counted "models, decomposed" "${verify[@]}" --stage artifact "$decomposed"
 }
 
+operators() {
+  local needs=$root/.ci/requirements-operators.txt python
+  python=$(nacre_environment "operators-$( (echo "$NACRE_PYTHON"; cat "$needs") | sha256sum | cut -c 1-12)" \
+    "$NACRE_PYTHON" "$NACRE_PYTHON" "$needs") || { count operators 0 1 1; return; }
+  counted operators "$python" "$root/tests/operators/run.py" --tool "$NACRE_BUILD/bin/nacre" --out "$NACRE_CACHE/operators" \
+    --jobs "$(nproc)" "${everything[@]}"
+}
+
 sanitize() {
   local kinds folder
   for kinds in address,undefined thread; do
@@ -112,6 +126,7 @@ for step; do
     unit) tests_of unit "$NACRE_BUILD" ;;
     golden) counted golden "$NACRE_PYTHON" "$root/tests/golden/run.py" --tool "$NACRE_BUILD/bin/nacre" ;;
     models) models ;;
+    operators) operators ;;
     command) counted command "$NACRE_PYTHON" "$root/tests/command/run.py" --tool "$NACRE_BUILD/bin/nacre" \
       --cases "$NACRE_CACHE/cases" ;;
     sanitize) sanitize ;;

@@ -58,18 +58,18 @@ Results arange(Call& c) {
   return cast(iota(c.builder(), length, start.integer(), step.integer()), dtype);
 }
 
+// A bound of a range in float64; whole where the result is, before the steps are counted.
+Tensor range_bound(Call& c, const char* name) {
+  Tensor t = reshape(as_tensor(c.builder(), c.operand(name), NACRE_f64), {});
+  return is_integer(c.output_dtype()) ? cast(cast(t, c.output_dtype()), NACRE_f64) : t;
+}
+
 // From both ends, so that the last is exact.
 Results linspace(Call& c) {
   nacre_dtype dtype = c.output_dtype();
   Builder& b = c.builder();
   Expr steps = c.output_shape()[0];
-  Operand first = c.operand("start"), last = c.operand("end");
-  auto bound = [&](const Operand& x) {
-    Tensor t = reshape(as_tensor(b, x, NACRE_f64), {});
-    return is_integer(dtype) ? cast(cast(t, dtype), NACRE_f64)
-                             : t;  // whole numbers before the steps
-  };
-  Tensor start = bound(first), end = bound(last);
+  Tensor start = range_bound(c, "start"), end = range_bound(c, "end");
   if (steps.is(1)) return expand(cast(start, dtype), c.output_shape());
   Tensor i = cast(iota(b, steps), NACRE_f64);
   Tensor step = (end - start) / Operand(max(steps - 1, 1));
@@ -82,8 +82,7 @@ Results logspace(Call& c) {
   nacre_dtype dtype = c.output_dtype();
   Builder& b = c.builder();
   Expr steps = c.output_shape()[0];
-  Tensor start = reshape(as_tensor(b, c.operand("start"), NACRE_f64), {});
-  Tensor end = reshape(as_tensor(b, c.operand("end"), NACRE_f64), {});
+  Tensor start = range_bound(c, "start"), end = range_bound(c, "end");
   double base = c.real("base", 10.0);
   Tensor i = cast(iota(b, steps), NACRE_f64);
   Tensor step = (end - start) / Operand(max(steps - 1, 1));
