@@ -365,7 +365,7 @@ Shape Inference::indexed_shape(const Value& x) const {
 
 std::vector<Value> Inference::index() {
   const Value& x = tensor("x");
-  if (has("wrap")) check_flag("wrap");
+  if (node_.find("wrap")) check_flag("wrap");
   return one(x.dtype, indexed_shape(x));
 }
 
@@ -374,7 +374,7 @@ std::vector<Value> Inference::index_put() {
   expect_dtype(values, "values", x.dtype);
   expect_shape(values, "values", indexed_shape(x));
   check_flag("accumulate");
-  if (has("wrap")) check_flag("wrap");
+  if (node_.find("wrap")) check_flag("wrap");
   return one(x.dtype, x.shape);
 }
 
