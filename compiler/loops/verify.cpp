@@ -1,5 +1,6 @@
 #include "compiler/loops/verify.h"
 
+#include <algorithm>
 #include <set>
 
 #include "compiler/graph/ops.h"
@@ -72,6 +73,8 @@ class Verifier {
               bool conditional) const {
     require(valid(b), "buffer {}", b);
     const Buffer& buffer = program_[b];
+    // Loops over nothing reach no element.
+    conditional |= std::any_of(facts.begin(), facts.end(), [](const auto& f) { return f.second.below && f.second.below->is(0); });
     require(at.size() == buffer.shape.size(), "%{} has {} dims and is indexed by {}", buffer.name, buffer.shape.size(),
             at.size());
     for (size_t i = 0; i < at.size(); ++i) {
