@@ -157,6 +157,12 @@ TEST_F(Lower, AnInputThatIsReturnedIsCopied) {
   EXPECT_NE(p.outputs[0].buffer, p.outputs[1].buffer);
 }
 
+TEST_F(Lower, APartOfNothingReachesNoElement) {
+  const ValueId x = input("x", {5});
+  output(b.slice(x, 0, 5, 5));
+  EXPECT_EQ(lowered().groups.size(), 1u);
+}
+
 TEST_F(Lower, AnUnknownPrimitiveNamesThePythonLine) {
   const ValueId x = input("x", {4});
   Node node;
