@@ -161,6 +161,8 @@ RuntimeSession::Call RuntimeSession::prepare(std::uint32_t entry, const std::vec
   }
   const std::vector<nacre_tensor> list = arguments(call.inputs);
   const nacre_status status = nacre_session_prepare(get(), entry, list.data(), count);
+  // The arrays are the user's, whatever is wrong with them.
+  if (status == NACRE_BAD_ARGUMENT) fail(ErrorKind::user, "{}", nacre_session_message(get()));
   require(status, nacre_session_message(get()));
   for (std::uint32_t i = 0; i < model_->output_count(entry); ++i) {
     const nacre_tensor_info info = model_->output(entry, i);
@@ -197,8 +199,10 @@ HostTensor RuntimeSession::state(std::uint32_t number) const {
 
 void RuntimeSession::set_state(std::uint32_t number, const HostTensor& value) {
   std::vector<std::int64_t> shape;
-  state_info(*model_, number, shape);
-  if (value.shape != shape || value.size_bytes != nacre_state_size_bytes(model_->get(), number))
+  const std::uint32_t dtype = state_info(*model_, number, shape).dtype;
+  // NumPy has no bfloat16: its bits come as uint16.
+  const bool same_type = value.dtype == dtype || (value.dtype == NACRE_u16 && dtype == NACRE_bf16);
+  if (value.shape != shape || !same_type)
     fail(ErrorKind::user, "the given value of state '{}' has another shape or type than it",
          model_->state_name(number));
   if (value.size_bytes)

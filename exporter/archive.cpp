@@ -95,17 +95,22 @@ std::optional<PickledObject> convert(const c10::IValue& value, int depth) {
 }  // namespace
 
 struct Archive::State {
-  explicit State(const std::string& path) : reader(path) {}
+  explicit State(const std::string& path)
+      : reader(path), size_bytes(static_cast<size_t>(std::filesystem::file_size(path))) {}
   caffe2::serialize::PyTorchStreamReader reader;
+  size_t size_bytes;  // of the whole file
 };
 
 Archive::Archive(const std::filesystem::path& path) : path_(path.string()) {
   std::error_code code;
-  if (std::filesystem::is_directory(path, code))
-    fail(ErrorKind::environment, "{} is a folder", path_);
+  const std::filesystem::file_status status = std::filesystem::status(path, code);
+  if (std::filesystem::is_directory(status)) fail(ErrorKind::user, "{} is a folder", path_);
+  // Opening a pipe would wait for someone to write into it.
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    fail(ErrorKind::user, "{} is no file that can be read at any place: a copy of it can", path_);
   std::ifstream file(path, std::ios::binary);
   char magic[4] = {};
-  if (!file) fail(ErrorKind::environment, "cannot read {}: {}", path_, std::strerror(errno));
+  if (!file) fail(ErrorKind::user, "cannot read {}: {}", path_, std::strerror(errno));
   file.read(magic, 4);
   if (file.gcount() != 4 || std::memcmp(magic, "PK\3\4", 4) != 0)
     fail(ErrorKind::user,
@@ -118,6 +123,8 @@ Archive::Archive(const std::filesystem::path& path) : path_(path.string()) {
   } catch (const std::exception& error) {
     fail(ErrorKind::user, "{} is damaged ({})", path_, first_line(error.what()));
   }
+  if (has("byteorder") && text("byteorder") == "big")
+    fail(ErrorKind::unsupported, "{} was saved on a big-endian machine", path_);
 }
 
 Archive::~Archive() = default;
@@ -135,6 +142,11 @@ bool Archive::has(const std::string& name) const { return state_->reader.hasReco
 std::shared_ptr<const std::byte> Archive::bytes(const std::string& name, size_t* size_bytes) const {
   if (!has(name)) fail(ErrorKind::user, "{} has no record {}", path_, name);
   try {
+    // PyTorch does not compress; who did it afterwards did not reach this. What does expands without end.
+    constexpr size_t kMostExpansion = 64;
+    if (state_->reader.getRecordSize(name) / kMostExpansion > state_->size_bytes)
+      fail(ErrorKind::user, "record {} of {} is {} times as large as the whole file", name, path_,
+           state_->reader.getRecordSize(name) / state_->size_bytes);
     auto [data, size] = state_->reader.getRecord(name);
     *size_bytes = size;
     auto owner = std::make_shared<at::DataPtr>(std::move(data));

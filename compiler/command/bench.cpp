@@ -190,9 +190,13 @@ Action add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* verb = app.add_subcommand("bench", "measure an artifact: latency, load time, memory");
   verb->add_option("model", options->model, "the artifact")->required()->type_name("MODEL.nacre");
-  verb->add_option("--threads", options->threads, "default: 1")->check(CLI::Range(1, 1024));
+  verb->add_option("--threads", options->threads, "default: 1")->check(CLI::Range(1, 256));
   verb->add_option("--seconds", options->seconds, "how long to measure; default: 2")
-      ->check(CLI::NonNegativeNumber);
+      ->check([](const std::string& text) {
+        double seconds = -1;
+        const bool good = CLI::detail::lexical_cast(text, seconds) && seconds >= 0 && seconds <= 1e9;
+        return good ? std::string() : "'" + text + "' is no number of seconds";
+      });
   auto* inputs = verb->add_option("--inputs", options->inputs,
                                   "inputs, in the archive's order; default: random ones")
                      ->type_name("FILE.npz");

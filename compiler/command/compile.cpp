@@ -122,10 +122,10 @@ int compile_command(const CompileCommand& command) {
     };
   }
   // Not to be found out after minutes of work.
-  const fs::path folder = fs::absolute(command.artifact).parent_path();
-  if (!fs::is_directory(folder))
-    fail(ErrorKind::user, "cannot write {}: there is no folder {}", command.artifact,
-         folder.string());
+  expect_writable(command.artifact);
+  if (std::error_code code; fs::equivalent(command.program, command.artifact, code))
+    fail(ErrorKind::user, "{} would be written over the program that it is made of",
+         command.artifact);
 
   progress.show("reading " + command.program, 0, 0);
   const Program captured = load_program(command.program, command.program_options);

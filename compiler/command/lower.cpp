@@ -42,6 +42,18 @@ std::string lower_loops(LoopProgram program, Stage from, Stage to, const Target&
   return to == Stage::source ? source_text(program, target) : print(program);
 }
 
+// What was read from a text and breaks a rule of the IR is the text's mistake, not nacre's.
+template <typename Ir>
+Ir verified(Ir ir, const std::string& file) {
+  try {
+    verify(ir);
+  } catch (const Error& error) {
+    fail(error.kind == ErrorKind::internal ? ErrorKind::user : error.kind, "{}: {}", file,
+         error.what());
+  }
+  return ir;
+}
+
 std::string lower_graph(Graph graph, Stage from, Stage to, const Target& target) {
   verify(graph);
   if (from < Stage::functional && to >= Stage::functional) graph = frontend().functionalize(graph);
@@ -61,8 +73,9 @@ int lower_command(const LowerOptions& options) {
   if (from == Stage::source) fail(ErrorKind::user, "kernel source cannot be read back");
   const Target& target = find_target(options.target);
   const std::string text = read_file(options.file == "-" ? "/dev/stdin" : options.file);
-  fmt::print("{}", from <= Stage::primitive ? lower_graph(parse_graph(text), from, to, target)
-                                     : lower_loops(parse_loops(text), from, to, target));
+  fmt::print("{}", from <= Stage::primitive
+                       ? lower_graph(verified(parse_graph(text), options.file), from, to, target)
+                       : lower_loops(verified(parse_loops(text), options.file), from, to, target));
   return 0;
 }
 

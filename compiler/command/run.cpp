@@ -32,9 +32,12 @@ fs::path state_path(const fs::path& folder, std::string file) {
 }
 
 void read_state(const RuntimeModel& model, RuntimeSession& session, const fs::path& folder) {
+  std::uint32_t missing = 0;
+  for (std::uint32_t i = 0; i < model.state_count(); ++i)
+    missing += !fs::exists(state_path(folder, model.state_name(i)));
+  if (missing == model.state_count()) return;  // before the first call
   for (std::uint32_t i = 0; i < model.state_count(); ++i) {
     const fs::path path = state_path(folder, model.state_name(i));
-    if (!fs::exists(path)) continue;
     try {
       session.set_state(i, read_npy(path));
     } catch (const Error& error) {
@@ -119,7 +122,7 @@ Action add_run(CLI::App& app) {
                    "a folder that keeps the model's state between calls")
       ->type_name("DIR");
   verb->add_option("--entry", options->entry, "which entry of the artifact; default: the first");
-  verb->add_option("--threads", options->threads, "default: 1")->check(CLI::Range(1, 1024));
+  verb->add_option("--threads", options->threads, "default: 1")->check(CLI::Range(1, 256));
   return [options] { return run(*options); };
 }
 

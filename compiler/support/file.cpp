@@ -1,9 +1,11 @@
 #include "compiler/support/file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -19,7 +21,10 @@ class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
   Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor& operator=(Descriptor&& other) {
+    std::swap(number_, other.number_);
+    return *this;
+  }
   ~Descriptor() {
     if (number_ >= 0) ::close(number_);
   }
@@ -95,6 +100,61 @@ Sink sink_of(const Descriptor& file, const fs::path& path) {
   };
 }
 
+// A file that takes another's place once it is whole. Where the file system can do it, the file has no
+// name until then, so that nobody who is killed meanwhile leaves half of one behind.
+class NewFile {
+ public:
+  // `path` is what errors call it. The kernel gives it the rights that the umask allows.
+  NewFile(const fs::path& folder, fs::path path)
+      : folder_(folder.empty() ? "." : folder),
+        path_(std::move(path)),
+        file_(::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666)) {
+    if (file_.number() >= 0) return;
+    with_fresh_name([&] {
+      file_ = Descriptor(::open(name_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666));
+      return file_.number() >= 0;
+    });
+  }
+  ~NewFile() {
+    if (!name_.empty()) ::unlink(name_.c_str());
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  const Descriptor& descriptor() const { return file_; }
+
+  void finish(const fs::path& target) {
+    if (name_.empty()) {
+      const std::string self = fmt::format("/proc/self/fd/{}", file_.number());
+      with_fresh_name([&] {
+        return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name_.c_str(), AT_SYMLINK_FOLLOW) == 0;
+      });
+    }
+    if (!file_.close() || ::rename(name_.c_str(), target.c_str()) != 0) fail_errno("write", path_);
+    name_.clear();
+  }
+
+ private:
+  // Calls `make` with names until one is not taken. The name has nothing of the file's own, which may
+  // be as long as names can be.
+  template <typename Make>
+  void with_fresh_name(const Make& make) {
+    static std::atomic<unsigned> next{0};
+    do {
+      name_ = folder_ / fmt::format(".nacre-{}-{}", ::getpid(), next++);
+      if (make()) return;
+    } while (errno == EEXIST);
+    const int code = errno;
+    name_.clear();
+    fail_errno("write", path_, code);
+  }
+
+  fs::path folder_;
+  fs::path path_;
+  fs::path name_;  // empty: it has none
+  Descriptor file_;
+};
+
 }  // namespace
 
 std::string read_file(const fs::path& path) { return read_all<std::string>(path); }
@@ -111,30 +171,37 @@ void write_file(const fs::path& path, const std::function<void(const Sink&)>& co
     if (!file.close()) fail_errno("write", path);
     return;
   }
+  // A new file would take the place of one that nobody may write.
+  if (exists && ::access(path.c_str(), W_OK) != 0) fail_errno("write", path);
   std::error_code ignored;
   // Through a link the file it points to is replaced, not the link.
-  const fs::path target = exists ? fs::canonical(path, ignored) : path;
-  std::string temporary = (target.empty() ? path : target).string() + ".XXXXXX";
-  Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (file.number() < 0) fail_errno("write", path);
-  try {
-    content(sink_of(file, path));
-    // mkstemp gives 0600; a new file gets what the umask allows, an old one keeps its mode.
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    const mode_t mode = exists ? info.st_mode & 07777 : 0666 & ~mask;
-    if (::fchmod(file.number(), mode) != 0 || !file.close()) fail_errno("write", path);
-    if (::rename(temporary.c_str(), target.c_str()) != 0) fail_errno("write", path);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
+  const fs::path canonical = exists ? fs::canonical(path, ignored) : fs::path();
+  const fs::path target = canonical.empty() ? path : canonical;
+  NewFile file(target.parent_path(), path);
+  content(sink_of(file.descriptor(), path));
+  if (exists && ::fchmod(file.descriptor().number(), info.st_mode & 07777) != 0)
+    fail_errno("write", path);
+  file.finish(target);
 }
 
 void write_file(const fs::path& path, std::string_view bytes) {
   write_file(path, [&](const Sink& sink) {
     sink({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   });
+}
+
+void expect_writable(const fs::path& path) {
+  if (path.empty()) fail(ErrorKind::user, "a file to write needs a name");
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) fail_errno("write", path, EISDIR);
+    if (::access(path.c_str(), W_OK) != 0) fail_errno("write", path);
+    if (!S_ISREG(info.st_mode)) return;
+  }
+  const fs::path folder = fs::absolute(path).parent_path();
+  if (!fs::is_directory(folder))
+    fail(ErrorKind::user, "cannot write {}: there is no folder {}", path.string(), folder.string());
+  if (::access(folder.c_str(), W_OK) != 0) fail_errno("write", path);
 }
 
 void make_folder(const fs::path& path) {

@@ -25,6 +25,9 @@ using Sink = std::function<void(std::span<const std::uint8_t>)>;
 void write_file(const std::filesystem::path& path,
                 const std::function<void(const Sink&)>& content);
 
+// Fails as writing to `path` would, as far as that can be told before there is anything to write.
+void expect_writable(const std::filesystem::path& path);
+
 // Creates the folder and its parents.
 void make_folder(const std::filesystem::path& path);
 

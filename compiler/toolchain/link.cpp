@@ -1,6 +1,7 @@
 #include "compiler/toolchain/link.h"
 
 #include <lld/Common/Driver.h>
+#include <llvm/Object/ArchiveWriter.h>
 #include <llvm/Object/ELFObjectFile.h>
 #include <llvm/Support/raw_ostream.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <string_view>
 
 LLD_HAS_DRIVER(elf)
 
@@ -21,7 +23,7 @@ namespace {
 // lld reads its inputs by path only: a memory file has one below /proc.
 class MemoryFile {
  public:
-  explicit MemoryFile(const std::string& bytes) : number_(::memfd_create("kernel", MFD_CLOEXEC)) {
+  explicit MemoryFile(std::string_view bytes) : number_(::memfd_create("kernel", MFD_CLOEXEC)) {
     std::size_t done = 0;
     while (number_ >= 0 && done < bytes.size()) {
       const ssize_t wrote = ::write(number_, bytes.data() + done, bytes.size() - done);
@@ -35,7 +37,6 @@ class MemoryFile {
     }
   }
   MemoryFile(const MemoryFile&) = delete;
-  MemoryFile(MemoryFile&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   ~MemoryFile() {
     if (number_ >= 0) ::close(number_);
   }
@@ -114,17 +115,21 @@ ToolResult lld_link(const LinkJob& job) {
 
   const TemporaryFolder folder;
   if (!folder.good()) return {{}, folder.error()};
-  std::vector<MemoryFile> files;
+  // All objects in one file: models have more kernels than a process may have files.
+  std::vector<llvm::NewArchiveMember> members;
+  for (const std::string& object : job.objects)
+    members.emplace_back(llvm::MemoryBufferRef(object, "kernel"));
+  auto archive =
+      llvm::writeArchiveToBuffer(members, llvm::SymtabWritingMode::NoSymtab,
+                                 llvm::object::Archive::K_GNU, /*Deterministic=*/true,
+                                 /*Thin=*/false);
+  if (!archive) return {{}, llvm::toString(archive.takeError())};
+  const MemoryFile file((*archive)->getBuffer());
+  if (!file.good())
+    return {{}, std::string("cannot make a memory file: ") + std::strerror(errno)};
   std::vector<std::string> words{"ld.lld"};
   words.insert(words.end(), job.flags.begin(), job.flags.end());
-  for (const std::string& object : job.objects) {
-    files.emplace_back(object);
-    if (!files.back().good())
-      return {{}, std::string("cannot make a memory file: ") + std::strerror(errno)};
-    words.push_back(files.back().path());
-  }
-  words.push_back("-o");
-  words.push_back(folder.image());
+  words.insert(words.end(), {"--whole-archive", file.path(), "-o", folder.image()});
   std::vector<const char*> args;
   for (const std::string& word : words) args.push_back(word.c_str());
 
@@ -133,9 +138,9 @@ ToolResult lld_link(const LinkJob& job) {
   const lld::Result result = lld::lldMain(args, out, out, {{lld::Gnu, &lld::elf::link}});
   if (result.retCode != 0 || !result.canRunAgain)
     return {{}, error.empty() ? "the linker gave no reason" : error};
-  std::ifstream file(folder.image(), std::ios::binary);
-  ToolResult image{std::string(std::istreambuf_iterator<char>(file), {}), {}};
-  if (!file.good() && !file.eof()) return {{}, "cannot read the linked image back"};
+  std::ifstream linked(folder.image(), std::ios::binary);
+  ToolResult image{std::string(std::istreambuf_iterator<char>(linked), {}), {}};
+  if (!linked.good() && !linked.eof()) return {{}, "cannot read the linked image back"};
   if (std::string reason = relocation_in(image.bytes); !reason.empty()) return {{}, reason};
   return image;
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "compiler/support/error.h"
@@ -170,7 +171,10 @@ void in_parallel(std::size_t count, int threads, const Work& work) {
   };
   std::vector<std::thread> others;
   const std::size_t most = std::min(count, static_cast<std::size_t>(threads));
-  for (std::size_t t = 1; t < most; ++t) others.emplace_back(loop);
+  try {
+    for (std::size_t t = 1; t < most; ++t) others.emplace_back(loop);
+  } catch (const std::system_error&) {  // no more threads to be had: those that run do the work
+  }
   loop();
   for (std::thread& thread : others) thread.join();
   for (const std::exception_ptr& error : errors)

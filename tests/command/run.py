@@ -12,6 +12,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -476,6 +477,164 @@ def test_programs_with_a_damaged_graph(bench):
                          (lambda d: b"[" * 200000, ()), (edited(unknown_operator), ("does_not_exist",)),
                          (edited(unknown_value), ("nobody",)), (edited(newer_schema), ("9999",)), (edited(bad_dtype), ())):
         bench.refuses("compile", changed(change), "-o", folder / "a.nacre", says=says)
+
+
+def test_a_program_is_not_overwritten(bench):
+    folder = bench.folder()
+    shutil.copy(bench.case("floor") / "model.pt2", folder / "model.pt2")
+    before = (folder / "model.pt2").read_bytes()
+    (folder / "link.pt2").symlink_to("model.pt2")
+    for program, artifact in (("model.pt2", "model.pt2"), ("link.pt2", "model.pt2"), ("model.pt2", "link.pt2")):
+        bench.refuses("compile", folder / program, "-o", folder / artifact, says=("over",))
+    assert (folder / "model.pt2").read_bytes() == before
+    done = bench.refuses("compile", folder / "model.pt2", "-o", "", says=("name",))
+    assert done.status == 1, str(done)
+    done = bench.refuses("compile", folder / "nowhere.pt2", "-o", folder / "a.nacre")
+    assert done.status == 1, f"a path that is not there is the user's mistake\n{done}"
+
+
+def test_names_of_all_kinds(bench):
+    folder = bench.folder() / "blank and\nline end é"
+    folder.mkdir()
+    shutil.copy(bench.case("floor") / "model.pt2", folder / "a model ü.pt2")
+    bench.works("compile", "a model ü.pt2", "-o", "an artifact ü.nacre", cwd=folder)
+    bench.works("run", "./an artifact ü.nacre", "--inputs", bench.case("floor") / "set_0", "--output-dir", "out ü", cwd=folder)
+    near(numpy.load(folder / "out ü" / "output_0.npy"), numpy.load(bench.case("floor") / "set_0" / "output_0.npy"))
+
+
+def test_a_pipe_is_no_program(bench):
+    pipe = bench.folder() / "pipe"
+    os.mkfifo(pipe)
+    bench.refuses("compile", pipe, "-o", bench.scratch / "a.nacre", says=("pipe",))
+
+
+def test_arrays_of_other_orders_and_ranks(bench):
+    folder = bench.folder()
+    case = bench.case("counter")
+    for index in range(2):
+        array = numpy.load(case / "set_0" / f"input_{index}.npy")
+        numpy.save(folder / f"input_{index}.npy", numpy.asfortranarray(array.astype(">f4")))
+    bench.works("run", bench.artifact("counter"), "--inputs", folder, "--output-dir", folder / "out")
+    near(numpy.load(folder / "out" / "output_0.npy"), numpy.load(case / "set_0" / "output_0.npy"))
+    numpy.save(folder / "deep.npy", numpy.zeros((1,) * 32, "float32"))
+    bench.refuses("run", bench.artifact("floor"), "--input", folder / "deep.npy", "--output-dir", folder / "out", says=("input 0", "rank"))
+
+
+def test_damaged_state(bench):
+    case, folder = bench.case("counter"), bench.folder()
+    good = folder / "good"
+
+    def run(state):
+        return ("run", bench.artifact("counter"), "--inputs", case / "sequence_0", "--output-dir", folder / "out", "--state", state)
+    bench.works(*run(good))
+    names = sorted(path.name for path in good.iterdir())
+    assert len(names) == 2, names
+
+    def damage(kind, change):
+        state = folder / kind
+        shutil.copytree(good, state)
+        change(state)
+        before = {path.name: path.read_bytes() for path in state.iterdir()}
+        bench.refuses(*run(state))
+        assert {path.name: path.read_bytes() for path in state.iterdir()} == before, f"{kind}: the state was changed"
+    damage("missing", lambda state: (state / names[0]).unlink())
+    damage("short", lambda state: (state / names[0]).write_bytes((state / names[0]).read_bytes()[:-1]))
+    damage("dtype", lambda state: numpy.save(state / "total.npy", numpy.zeros((2, 3), "int32")))
+    damage("shape", lambda state: numpy.save(state / "total.npy", numpy.zeros((3, 2), "float32")))
+
+
+def test_records_that_expand_without_end(bench):
+    source, folder = bench.case("floor") / "model.pt2", bench.folder()
+    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(folder / "bomb.pt2", "w") as bomb, \
+            zipfile.ZipFile(folder / "packed.pt2", "w") as packed:
+        for info in archive.infolist():
+            data = archive.read(info)
+            packed.writestr(info.filename, data, zipfile.ZIP_DEFLATED)
+            large = info.filename.endswith("models/model.json")
+            bomb.writestr(info.filename, data + b" " * (1 << 26) * large, zipfile.ZIP_DEFLATED)
+    bench.refuses("compile", folder / "bomb.pt2", "-o", folder / "a.nacre", says=("model.json", "times"))
+    bench.works("compile", folder / "packed.pt2", "-o", folder / "a.nacre")
+
+
+# ---------------------------------------------------------------- the cache, and others at work at the same time
+
+def test_two_at_once_with_one_new_cache(bench):
+    folder, program = bench.folder(), bench.case("ds_cnn") / "model.pt2"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    both = [subprocess.Popen([bench.tool, "compile", program, "-o", folder / name, "--quiet"], env=environment,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for name in ("a.nacre", "b.nacre")]
+    for process in both:
+        _, err = process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 0, err
+    assert (folder / "a.nacre").read_bytes() == (folder / "b.nacre").read_bytes()
+    assert not list(folder.glob(".nacre-*")) and not list((folder / "cache").rglob(".nacre-*")), "a temporary file was left"
+
+
+def test_damaged_missing_and_locked_caches(bench):
+    folder, program = bench.folder(), bench.case("floor") / "model.pt2"
+    cache = folder / "cache"
+    plain = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
+
+    def compiled(**environment):
+        bench.works("compile", program, "-o", folder / "a.nacre", env={**plain, **environment})
+        return (folder / "a.nacre").read_bytes()
+    want = compiled(XDG_CACHE_HOME=str(cache))
+    objects = [path for path in cache.rglob("*") if path.is_file()]
+    assert objects
+    for damage in (lambda data: b"", lambda data: data[:len(data) // 2], lambda data: bytes(len(data)), lambda data: data + b"x",
+                   lambda data: data[:-100] + bytes(100)):
+        for path in objects:
+            path.write_bytes(damage(path.read_bytes()))
+        assert compiled(XDG_CACHE_HOME=str(cache)) == want
+    for path in objects:
+        path.unlink()
+        path.mkdir()
+    assert compiled(XDG_CACHE_HOME=str(cache)) == want
+    assert compiled() == want, "without a home"
+    for nonsense in ("/proc/no/such", "/dev/null", "not/absolute", ""):
+        assert compiled(XDG_CACHE_HOME=nonsense, HOME="/proc/no/such") == want
+
+
+def test_what_is_killed_leaves_nothing_behind(bench):
+    folder, program = bench.folder(), bench.case("resnet18") / "model.pt2"
+    want = bench.artifact("resnet18").read_bytes()  # and every object is in the cache
+    start = time.perf_counter()
+    bench.works("compile", program, "-o", folder / "a.nacre", "--no-check")
+    took = time.perf_counter() - start
+    for part in (0.5, 0.8, 0.9, 0.95, 1.0):
+        (folder / "a.nacre").unlink(missing_ok=True)
+        process = subprocess.Popen([bench.tool, "compile", program, "-o", folder / "a.nacre", "--no-check", "--quiet"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(took * part)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=TIMEOUT)
+        left = sorted(path.name for path in folder.iterdir())
+        assert left in ([], ["a.nacre"]), f"killed after {part} of its time, it left {left}"
+        assert not left or (folder / "a.nacre").read_bytes() == want
+
+
+def test_few_files_may_be_open(bench):
+    """Models have more kernels than a process may have files."""
+    folder = bench.folder()
+    limited = ["bash", "-c", 'ulimit -n 20; exec "$0" compile "$1" -o "$2" --no-check', str(bench.tool),
+               str(bench.case("resnet18") / "model.pt2"), str(folder / "a.nacre")]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
+
+
+# ---------------------------------------------------------------- textual IR
+
+def test_damaged_ir(bench):
+    folder = bench.folder()
+    good = ("graph forward primitive {\n  input %x: f32[2, 3] user \"x\"\n  %y: f32[3, 2] = prim.permute(%x, dims=[1, 0])\n"
+            "  output %y user\n}\n")
+    (folder / "a.ir").write_text(good)
+    bench.works("lower", folder / "a.ir", "--from", "primitive", "--to", "source")
+    for old, new, says in (("[3, 2]", "[3, 4]", "permute"), ("dims=[1, 0]", "dims=[1, 7]", "permute"), ("dims=[1, 0]", "sizes=[1]", "dims"),
+                           ("f32[2, 3]", "f32[-2, 3]", "size"), ("prim.permute", "prim.nothing", "nothing"), ("%x, dims", "%z, dims", "line 3"),
+                           ("}", "", "line"), ("[1, 0]", "[99999999999999999999, 0]", "line 3")):
+        (folder / "a.ir").write_text(good.replace(old, new, 1))
+        bench.refuses("lower", folder / "a.ir", "--from", "primitive", "--to", "source", says=(says,))
 
 
 # ---------------------------------------------------------------- figures, shown and not judged: machines are noisy
