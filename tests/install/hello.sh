@@ -12,8 +12,7 @@ cmake --build "$folder/build" >/dev/null
 with_cmake=$("$folder/build/hello" "$folder/hello.nacre")
 
 export PKG_CONFIG_PATH=$folder/prefix/$libdir/pkgconfig
-# The file names the folder that the build was configured for; a tree that was installed elsewhere says so.
-flags=$(pkg-config --define-variable=prefix="$folder/prefix" --cflags --libs nacre)
+flags=$(pkg-config --cflags --libs nacre)
 # shellcheck disable=SC2086  # several flags
 cc -std=c11 -Wall -Wextra -Werror "$source/examples/hello/hello.c" $flags -o "$folder/hello"
 with_pkg_config=$(LD_LIBRARY_PATH=$folder/prefix/$libdir "$folder/hello" "$folder/hello.nacre")
