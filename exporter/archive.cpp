@@ -29,8 +29,6 @@ class Memory : public caffe2::serialize::ReadAdapterInterface {
   std::string_view bytes_;
 };
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 std::optional<PickledObject> convert(const c10::IValue& value, int depth) {
   PickledObject result;
   using Kind = PickledObject::Kind;
@@ -104,13 +102,13 @@ struct Archive::State {
 Archive::Archive(const std::filesystem::path& path) : path_(path.string()) {
   std::error_code code;
   const std::filesystem::file_status status = std::filesystem::status(path, code);
-  if (std::filesystem::is_directory(status)) fail(ErrorKind::user, "{} is a folder", path_);
+  if (std::filesystem::is_directory(status)) fail(ErrorKind::environment, "{} is a folder", path_);
   // Opening a pipe would wait for someone to write into it.
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
     fail(ErrorKind::user, "{} is no file that can be read at any place: a copy of it can", path_);
   std::ifstream file(path, std::ios::binary);
   char magic[4] = {};
-  if (!file) fail(ErrorKind::user, "cannot read {}: {}", path_, std::strerror(errno));
+  if (!file) fail(ErrorKind::environment, "cannot read {}: {}", path_, std::strerror(errno));
   file.read(magic, 4);
   if (file.gcount() != 4 || std::memcmp(magic, "PK\3\4", 4) != 0)
     fail(ErrorKind::user,
@@ -119,9 +117,9 @@ Archive::Archive(const std::filesystem::path& path) : path_(path.string()) {
     state_ = std::make_unique<State>(path_);
   } catch (const c10::Error& error) {
     fail(ErrorKind::user, "{} is damaged, truncated, or no archive of torch.export.save ({})",
-         path_, first_line(error.what_without_backtrace()));
+         path_, aten::first_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    fail(ErrorKind::user, "{} is damaged ({})", path_, first_line(error.what()));
+    fail(ErrorKind::user, "{} is damaged ({})", path_, aten::first_line(error.what()));
   }
   if (has("byteorder") && text("byteorder") == "big")
     fail(ErrorKind::unsupported, "{} was saved on a big-endian machine", path_);
@@ -133,7 +131,7 @@ std::vector<std::string> Archive::names() const {
   try {
     return state_->reader.getAllRecords();
   } catch (const c10::Error& error) {
-    fail(ErrorKind::user, "{} is damaged ({})", path_, first_line(error.what_without_backtrace()));
+    fail(ErrorKind::user, "{} is damaged ({})", path_, aten::first_line(error.what_without_backtrace()));
   }
 }
 
@@ -153,7 +151,7 @@ std::shared_ptr<const std::byte> Archive::bytes(const std::string& name, size_t*
     return {owner, static_cast<const std::byte*>(owner->get())};
   } catch (const c10::Error& error) {
     fail(ErrorKind::user, "record {} of {} is damaged ({})", name, path_,
-         first_line(error.what_without_backtrace()));
+         aten::first_line(error.what_without_backtrace()));
   } catch (const std::bad_alloc&) {
     fail(ErrorKind::user, "record {} of {} is damaged: its size is absurd", name, path_);
   }

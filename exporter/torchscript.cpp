@@ -28,8 +28,6 @@ namespace jit = torch::jit;
 using c10::IValue;
 using ObjectPtr = c10::intrusive_ptr<c10::ivalue::Object>;
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 // ---- Values of TorchScript as trees of tensors and constants.
 
 void each_tensor(const IValue& value, const std::function<void(const at::Tensor&)>& visit) {
@@ -460,9 +458,9 @@ void Tracer::run_operator(const jit::Node& node, Frame& frame) {
   try {
     node.getOperation()(results);
   } catch (const c10::Error& error) {
-    fail_at(ErrorKind::user, place(node), "the examples do not fit the model: {}: {}", name, first_line(error.what_without_backtrace()));
+    fail_at(ErrorKind::user, place(node), "the examples do not fit the model: {}: {}", name, aten::first_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    fail_at(ErrorKind::user, place(node), "the examples do not fit the model: {}: {}", name, first_line(error.what()));
+    fail_at(ErrorKind::user, place(node), "the examples do not fit the model: {}: {}", name, aten::first_line(error.what()));
   }
   for (size_t i = 0; i < results.size(); ++i) frame[node.outputs()[i]] = results[i];
 
@@ -716,7 +714,7 @@ Program load_torchscript(const std::filesystem::path& path, const std::string& m
     root = jit::load(path.string(), c10::Device(c10::kCPU));
     root.eval();
   } catch (const std::exception& error) {
-    fail(ErrorKind::user, "{} is damaged, or no file of torch.jit.save ({})", path.string(), first_line(error.what()));
+    fail(ErrorKind::user, "{} is damaged, or no file of torch.jit.save ({})", path.string(), aten::first_line(error.what()));
   }
   const size_t dot = method_path.rfind('.');
   const std::string owner = dot == std::string::npos ? "" : method_path.substr(0, dot);
@@ -739,7 +737,7 @@ Program load_torchscript(const std::filesystem::path& path, const std::string& m
     try {
       tracer.run(submodule(copy, owner).get_method(name), examples);
     } catch (const c10::Error& error) {
-      fail(ErrorKind::user, "{}: {}", path.string(), first_line(error.what_without_backtrace()));
+      fail(ErrorKind::user, "{}: {}", path.string(), aten::first_line(error.what_without_backtrace()));
     }
     attributes = tracer.attributes();
     return traced;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <string_view>
 
 #include "compiler/command/exporter.h"
@@ -95,6 +96,10 @@ void add_program_options(CLI::App& verb, ProgramOptions& options) {
 }
 
 Program load_program(const std::string& path, const ProgramOptions& options) {
+  // A name that was mistyped is the user's mistake; the exporter cannot tell whose a path is.
+  std::error_code code;
+  if (std::filesystem::status(path, code).type() == std::filesystem::file_type::not_found)
+    fail(ErrorKind::user, "cannot read {}: there is no such file", path);
   if (!frontend().is_torchscript(path)) {
     if (!options.examples.empty())
       fail(ErrorKind::user, "{} is no TorchScript file: a .pt2 file holds its own examples, --example is for TorchScript", path);
