@@ -35,7 +35,6 @@ std::string source_text(const LoopProgram& program, const Target& target) {
 }
 
 std::string lower_loops(LoopProgram program, Stage from, Stage to, const Target& target) {
-  verify(program);
   if (from < Stage::loops && to >= Stage::loops) program = to_fused(std::move(program));
   if (from < Stage::layout && to >= Stage::layout)
     program = choose_layout(std::move(program), target).program;
@@ -55,7 +54,6 @@ Ir verified(Ir ir, const std::string& file) {
 }
 
 std::string lower_graph(Graph graph, Stage from, Stage to, const Target& target) {
-  verify(graph);
   if (from < Stage::functional && to >= Stage::functional) graph = frontend().functionalize(graph);
   if (from < Stage::primitive && to >= Stage::primitive) {
     Program program;

@@ -193,14 +193,26 @@ bool inline_reader_of_stored(FusionState& state, int p) {
   return false;
 }
 
-bool inline_producer(FusionState& state, int p) {
+namespace {
+
+// One value for each element of a temporary that nothing else writes: readers can have the code in its place.
+bool makes_one_temporary(const FusionState& state, int p) {
   const Group& producer = state[p];
   if (!is_pointwise(producer) || producer.nests[0].stores.size() != 1) return false;
   const Nest& nest = producer.nests[0];
   const Store& store = nest.stores[0];
   const BufferId b = store.buffer;
-  if (state.buffer(b).kind != BufferKind::temporary || state.leaves(b) || state.producer(b) != p) return false;
-  if (!is_permutation(store.at, nest.loops, state.buffer(b).shape)) return false;
+  return state.buffer(b).kind == BufferKind::temporary && !state.leaves(b) && state.producer(b) == p &&
+         is_permutation(store.at, nest.loops, state.buffer(b).shape);
+}
+
+}  // namespace
+
+bool inline_producer(FusionState& state, int p) {
+  if (!makes_one_temporary(state, p)) return false;
+  const Nest& nest = state[p].nests[0];
+  const Store& store = nest.stores[0];
+  const BufferId b = store.buffer;
   const std::set<int> readers = state.readers(b);
   if (readers.empty()) return false;
 
@@ -303,16 +315,29 @@ bool operand_fits(const FusionState& state, const Contraction& c, size_t operand
   }
 }
 
+// The epilogue's accumulators, times `factor`.
+void scale_accumulators(Nest& epilogue, double factor, const Provenance& where) {
+  const std::vector<Scalar> old = std::move(epilogue.code);
+  epilogue.code.clear();
+  CodeBuilder code(epilogue.code);
+  std::vector<int> numbers;
+  for (const Scalar& s : old) {
+    Scalar copy = s;
+    renumber(copy, numbers);
+    int id = code.add(std::move(copy));
+    if (s.op == ScalarOp::accumulator) id = code.pointwise("mul", {id, code.constant(factor, s.dtype)}, where);
+    numbers.push_back(id);
+  }
+  for (Store& s : epilogue.stores) renumber(s, numbers);
+}
+
 }  // namespace
 
 bool feed_contraction(FusionState& state, int p) {
-  const Group& producer = state[p];
-  if (!is_pointwise(producer) || producer.nests[0].stores.size() != 1) return false;
-  const Nest& nest = producer.nests[0];
+  if (!makes_one_temporary(state, p)) return false;
+  const Nest& nest = state[p].nests[0];
   const Store& store = nest.stores[0];
   const BufferId b = store.buffer;
-  if (state.buffer(b).kind != BufferKind::temporary || state.leaves(b) || state.producer(b) != p) return false;
-  if (!is_permutation(store.at, nest.loops, state.buffer(b).shape)) return false;
   const std::optional<Scaled> scaled = scaled_load(nest, store.value);
   if (!scaled || state.buffer(scaled->load.buffer).dtype != state.buffer(b).dtype) return false;
   const std::set<int> readers = state.readers(b);
@@ -344,22 +369,7 @@ bool feed_contraction(FusionState& state, int p) {
     for (const Nest& n : changed.nests)
       for (const Scalar& s : n.code)
         if (s.op == ScalarOp::load && s.buffer == b) return false;
-    if (scaled->factor) {
-      Nest& epilogue = changed.nests[0];
-      const std::vector<Scalar> old = std::move(epilogue.code);
-      epilogue.code.clear();
-      CodeBuilder code(epilogue.code);
-      std::vector<int> numbers;
-      for (const Scalar& s : old) {
-        Scalar copy = s;
-        renumber(copy, numbers);
-        int id = code.add(std::move(copy));
-        if (s.op == ScalarOp::accumulator)
-          id = code.pointwise("mul", {id, code.constant(factor, s.dtype)}, nest.code[static_cast<size_t>(store.value)].where);
-        numbers.push_back(id);
-      }
-      for (Store& s : epilogue.stores) renumber(s, numbers);
-    }
+    if (scaled->factor) scale_accumulators(changed.nests[0], factor, nest.code[static_cast<size_t>(store.value)].where);
     changes.emplace_back(r, std::move(changed));
   }
   if (changes.empty()) return false;
