@@ -27,7 +27,11 @@ static nacre_status check_inputs(nacre_session* s, const nacre_tensor* inputs, u
     if (t->rank > NACRE_MAX_RANK || (t->rank && !t->shape) || !nacre_dtype_size_bytes(t->dtype) ||
         !dense_size(t->shape, t->rank, nacre_dtype_size_bytes(t->dtype), &size)) {
       struct nacre_text text = nacre_session_say(s);
-      nacre_text_add(&text, "input %d has an impossible dtype, rank or shape", (int64_t)i);
+      if (t->rank > NACRE_MAX_RANK)
+        nacre_text_add(&text, "input %d has rank %d, more than %d", (int64_t)i, (int64_t)t->rank,
+                       (int64_t)NACRE_MAX_RANK);
+      else
+        nacre_text_add(&text, "input %d has an impossible dtype or shape", (int64_t)i);
       return NACRE_BAD_ARGUMENT;
     }
     *sizes_changed = *sizes_changed || s->input_sizes[i] != size;

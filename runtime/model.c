@@ -114,8 +114,9 @@ static nacre_status open_bytes(const void* bytes, size_t size, const nacre_open_
                                nacre_model** result, struct nacre_text* why) {
   struct nacre_container container;
   struct nacre_meta_view counts;
-  if (!bytes || (uintptr_t)bytes % NACRE_DATA_ALIGN) {
-    nacre_text_add(why, "the artifact's address is not a multiple of 64");
+  if (!bytes || !result || (uintptr_t)bytes % NACRE_DATA_ALIGN) {
+    nacre_text_add(why, result ? "the artifact's address is not a multiple of 64"
+                               : "there is no place for the model: it is NULL");
     return NACRE_BAD_ARGUMENT;
   }
   enum nacre_verdict verdict = nacre_verify(bytes, size, &container, why);
@@ -130,6 +131,10 @@ static nacre_status open_bytes(const void* bytes, size_t size, const nacre_open_
                    "compile it again",
                    (int64_t)counts.kernel_abi, (int64_t)NACRE_KERNEL_ABI);
     return NACRE_UNSUPPORTED_VERSION;
+  }
+  if (options && options->import_count && !options->imports) {
+    nacre_text_add(why, "import_count is %d, imports is NULL", (int64_t)options->import_count);
+    return NACRE_BAD_ARGUMENT;
   }
   uint32_t variant_count = 0;
   for (uint32_t i = 0; i < counts.entry_count; ++i) {
@@ -193,6 +198,10 @@ nacre_status nacre_model_open(const char* path, const nacre_open_options* option
   nacre_text_start(&why, buffer, sizeof buffer);
   size_t size;
   const char* reason = "";
+  if (!path) {
+    nacre_text_add(&why, "the path is NULL");
+    return report(error, NACRE_BAD_ARGUMENT, &why);
+  }
   const void* bytes = nacre_os_map_file(path, &size, &reason);
   if (!bytes) {
     nacre_text_add(&why, "cannot read %s: %s", path, reason);

@@ -15,7 +15,8 @@
 #include "runtime/os.h"
 
 const void* nacre_os_map_file(const char* path, size_t* size, const char** reason) {
-  int file = open(path, O_RDONLY | O_CLOEXEC);
+  // Not to wait for whoever might write into a pipe.
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) {
     *reason = strerror(errno);
     return NULL;

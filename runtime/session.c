@@ -75,21 +75,26 @@ static uint64_t largest_arena(const nacre_model* model, uint32_t threads) {
 static size_t first_arena(const nacre_model* model, const nacre_session_options* options) {
   size_t size = options->arena_bytes;
   if (!size) size = (size_t)largest_arena(model, thread_count(options));
-  return (size_t)nacre_align_data(size);
+  return size > SIZE_MAX - 63 ? size : (size_t)nacre_align_data(size);
 }
 
 size_t nacre_session_size_bytes(const nacre_model* model, const nacre_session_options* options) {
   struct nacre_block block = {NULL, 0};
   nacre_session* unused;
+  if (!model) return 0;
   if (!options) options = &kDefaults;
   lay_out(&block, model, options, &unused);
-  return block.used + (size_t)model->state_bytes + first_arena(model, options);
+  size_t fixed = block.used + (size_t)model->state_bytes, arena = first_arena(model, options);
+  return arena > SIZE_MAX - fixed ? SIZE_MAX : fixed + arena;
 }
 
 nacre_status nacre_session_make(const nacre_model* model, const nacre_session_options* options,
                                 void* memory, size_t size_bytes, nacre_session** session) {
+  if (!model || !session) return NACRE_BAD_ARGUMENT;
   if (!options) options = &kDefaults;
+  if (options->executor && !options->executor->parallel) return NACRE_BAD_ARGUMENT;
   size_t needed = nacre_session_size_bytes(model, options);
+  if (needed == SIZE_MAX) return NACRE_OUT_OF_MEMORY;
   bool own = !memory;
   if (own) {
     size_bytes = needed;
@@ -163,6 +168,7 @@ static nacre_status ensure_arena(nacre_session* s) {
 
 nacre_status nacre_session_prepare(nacre_session* session, uint32_t entry,
                                    const nacre_tensor* inputs, uint32_t input_count) {
+  if (!session) return NACRE_BAD_ARGUMENT;
   bool changed = false;
   nacre_status status = nacre_bind(session, entry, inputs, input_count, &changed);
   // Addresses are left to the run; it must not take those of other shapes for valid.

@@ -100,6 +100,27 @@ TEST(Model, OpensLargeFilesAtOnce) {
   EXPECT_LT(least_ms, 5.0);
 }
 
+TEST(Model, RefusesNullsAndPipes) {
+  Aligned bytes(fmt::artifact_bytes(scale_artifact()));
+  nacre_model* model = nullptr;
+  nacre_error error = {};
+  EXPECT_EQ(nacre_model_open(nullptr, nullptr, &model, &error), NACRE_BAD_ARGUMENT);
+  EXPECT_STREQ(error.message, "the path is NULL");
+  EXPECT_EQ(nacre_model_open_memory(nullptr, 100, nullptr, &model, nullptr), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(nacre_model_open_memory(bytes.data(), bytes.size(), nullptr, nullptr, nullptr),
+            NACRE_BAD_ARGUMENT);
+  nacre_open_options options = {};
+  options.import_count = 1;
+  EXPECT_EQ(nacre_model_open_memory(bytes.data(), bytes.size(), &options, &model, nullptr),
+            NACRE_BAD_ARGUMENT);
+  const std::string pipe = ::testing::TempDir() + "nacre-pipe-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(nacre_model_open(pipe.c_str(), nullptr, &model, &error), NACRE_IO_ERROR);
+  ::unlink(pipe.c_str());
+  EXPECT_EQ(model, nullptr);
+  nacre_model_close(nullptr);
+}
+
 TEST(Model, ChecksWeightsWhenAsked) {
   static const uint8_t bytes[4] = {1, 2, 3, 4};
   fmt::Artifact a = scale_artifact();

@@ -164,6 +164,46 @@ TEST(Session, ChecksBuffersBeforeItTouchesThem) {
   EXPECT_EQ(call.run(opened.session), NACRE_OK);
 }
 
+TEST(Session, RefusesNullWhereSomethingIsNeeded) {
+  Opened opened(scale_artifact());
+  Call call(4);
+  nacre_session* session = nullptr;
+  EXPECT_EQ(nacre_session_make(nullptr, nullptr, nullptr, 0, &session), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(nacre_session_make(opened.model, nullptr, nullptr, 0, nullptr), NACRE_BAD_ARGUMENT);
+  const nacre_executor nobody = {};
+  nacre_session_options options = {};
+  options.executor = &nobody;
+  EXPECT_EQ(nacre_session_make(opened.model, &options, nullptr, 0, &session), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(session, nullptr);
+  EXPECT_EQ(call.run(nullptr), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(nacre_session_prepare(nullptr, 0, &call.in, 1), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(nacre_session_reserve(nullptr, 0, &call.in, 1), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(nacre_run(opened.session, 0, nullptr, 1, &call.out, 1), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(nacre_run(opened.session, 0, &call.in, 1, nullptr, 1), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(nacre_run(opened.session, 7, &call.in, 1, &call.out, 1), NACRE_NOT_FOUND);
+  call.in.shape = nullptr;
+  EXPECT_EQ(call.run(opened.session), NACRE_BAD_ARGUMENT);
+  call.in.shape = call.shape.data();
+  EXPECT_EQ(call.run(opened.session), NACRE_OK);
+  nacre_session_destroy(nullptr);
+}
+
+TEST(Session, RefusesAnArenaLargerThanTheAddressSpace) {
+  Opened opened(scale_artifact());
+  for (const std::size_t bytes :
+       {SIZE_MAX, SIZE_MAX - 64, SIZE_MAX - 128, SIZE_MAX - 4096, SIZE_MAX / 2 + 1}) {
+    nacre_session_options options = {};
+    options.arena_bytes = bytes;
+    EXPECT_GE(nacre_session_size_bytes(opened.model, &options), bytes);
+    nacre_session* session = nullptr;
+    EXPECT_EQ(nacre_session_make(opened.model, &options, nullptr, 0, &session),
+              NACRE_OUT_OF_MEMORY);
+    Aligned memory(std::vector<uint8_t>(1 << 16));
+    EXPECT_EQ(nacre_session_make(opened.model, &options, memory.data(), memory.size(), &session),
+              NACRE_OUT_OF_MEMORY);
+  }
+}
+
 TEST(Session, MissLeavesOutputsAlone) {
   Opened opened(scale_artifact());
   Call call(4);
