@@ -232,6 +232,11 @@ void Loader::read_inputs(const json& signature) {
       if (!fits)
         fail(ErrorKind::user,
              "the data of `{}` does not have the shape and type that the graph says", target);
+      std::vector<int64_t> strides = weight->second.strides;
+      for (size_t i = 0; i < v.strides.size(); ++i) strides[i] = v.strides[i].constant().value_or(-1);
+      if (!weight->second.storage_holds(strides, v.offset.constant().value_or(-1)))
+        fail(ErrorKind::user, "the graph places `{}` outside its data of {} bytes", target,
+             weight->second.storage_bytes);
     }
     for (const Expr& e : v.shape) defined_.merge(e.symbols());
     if (v.kind == ValueKind::integer) defined_.merge(v.expr.symbols());

@@ -48,6 +48,19 @@ bool Weight::complete() const {
   return offset == 0 && tensor.size_bytes == storage_bytes;
 }
 
+bool Weight::storage_holds(const std::vector<int64_t>& seen_strides, int64_t seen_offset) const {
+  __int128 last = seen_offset, count = 1;  // the last element that is reached
+  if (seen_offset < 0 || seen_strides.size() != tensor.shape.size()) return false;
+  for (size_t i = 0; i < seen_strides.size(); ++i) {
+    if (tensor.shape[i] < 0 || seen_strides[i] < 0) return false;
+    count *= tensor.shape[i];
+    if (count > (__int128{1} << 40)) return false;
+    if (tensor.shape[i] > 0) last += static_cast<__int128>(tensor.shape[i] - 1) * seen_strides[i];
+  }
+  __int128 element = nacre_dtype_size_bytes(tensor.dtype);
+  return count == 0 || (last + 1) * element <= static_cast<__int128>(storage_bytes);
+}
+
 void read_weights(const Archive& archive, const nlohmann::json& config, const std::string& folder,
                   std::map<std::string, Weight>& weights) {
   std::map<std::string, std::pair<std::shared_ptr<const std::byte>, size_t>> records;
@@ -74,24 +87,12 @@ void read_weights(const Archive& archive, const nlohmann::json& config, const st
       record.first = archive.bytes(w.record, &record.second);
     w.storage_bytes = record.second;
 
-    // The last element must lie inside the storage.
-    size_t element = nacre_dtype_size_bytes(dtype);
-    __int128 last = w.offset, count = 1;
-    bool valid = w.offset >= 0;
-    for (size_t i = 0; i < shape.size(); ++i) {
-      valid &= shape[i] >= 0 && w.strides[i] >= 0;
-      count *= shape[i];
-      valid &= count <= (__int128{1} << 40);
-      if (!valid) break;
-      if (shape[i] > 0) last += static_cast<__int128>(shape[i] - 1) * w.strides[i];
-    }
-    if (!valid || (count > 0 && (last + 1) * static_cast<__int128>(element) >
-                                    static_cast<__int128>(record.second)))
+    w.tensor.dtype = dtype;
+    w.tensor.shape = shape;
+    if (!w.storage_holds(w.strides, w.offset))
       fail(ErrorKind::user, "weight {} reaches beyond its record {} of {} bytes", name, w.record,
            record.second);
 
-    w.tensor.dtype = dtype;
-    w.tensor.shape = shape;
     for (const std::string& other : by_record[w.record]) {
       if (w.same_memory(weights.at(other))) {
         w.tensor = weights.at(other).tensor;
@@ -101,7 +102,8 @@ void read_weights(const Archive& archive, const nlohmann::json& config, const st
     if (w.tensor.data == nullptr) {
       std::byte* bytes = nullptr;
       w.tensor = make_tensor(dtype, shape, &bytes);
-      if (count > 0)
+      size_t element = nacre_dtype_size_bytes(dtype);
+      if (w.tensor.size_bytes > 0)
         gather(record.first.get() + static_cast<size_t>(w.offset) * element, bytes, shape,
                w.strides, 0, element);
     }

@@ -25,6 +25,9 @@ struct Weight {
   }
   // The whole of its storage, in C order.
   bool complete() const;
+  // Whether a tensor of its type and shape, seen with these strides and this offset (in elements),
+  // lies inside its storage.
+  bool storage_holds(const std::vector<int64_t>& seen_strides, int64_t seen_offset) const;
 };
 
 // Adds the tensors of `config` (weights or constants), whose records lie under `folder`.

@@ -298,6 +298,9 @@ TEST_F(Pt2, RefusesGraphsThatMakeNoSense) {
       [&](json& f) {
         graph(f)["tensor_values"]["relu"]["sizes"][0] = {{"as_int", -4}};
       },
+      [&](json& f) {
+        graph(f)["tensor_values"]["p_w"]["storage_offset"] = {{"as_int", int64_t{1} << 40}};
+      },
       [&](json& f) { graph(f)["tensor_values"]["relu"]["dtype"] = 99; },
       [&](json& f) { graph(f)["tensor_values"]["relu"]["strides"] = json::array(); },
       [&](json& f) { graph(f)["tensor_values"].erase("linear"); },
