@@ -427,6 +427,11 @@ bool is_default(const c10::IValue& value, const c10::Argument& parameter) {
   return same.isBool() && same.toBool();
 }
 
+bool is_random(const c10::OperatorHandle& op) {
+  const auto tags = op.getTags();
+  return std::find(tags.begin(), tags.end(), at::Tag::nondeterministic_seeded) != tags.end();
+}
+
 std::vector<c10::IValue> call(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments) {
   torch::jit::Stack stack(std::make_move_iterator(arguments.begin()),
                           std::make_move_iterator(arguments.end()));

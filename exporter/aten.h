@@ -50,6 +50,9 @@ Argument to_argument(const c10::IValue& value, const c10::TypePtr& type,
 // Whether `value` is what the schema gives an absent argument.
 bool is_default(const c10::IValue& value, const c10::Argument& parameter);
 
+// Whether its results depend on the random number generator.
+bool is_random(const c10::OperatorHandle& op);
+
 // What an error of libtorch says before its details.
 inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
