@@ -59,6 +59,11 @@ void dump_variant(const Dump& dump, uint32_t entry, uint32_t number, Lines& out)
   nacre_words words;
   nacre_words_open(&words, dump.container.meta, entry, number);
   out.line(2, "variant {} {}", number, v.name);
+  const VariantCost& cost = dump.costs[entry][number];
+  out.line(4, "cost {} bytes of code in {} kernels, {} bytes of weights, {} bytes of tables",
+           cost.code_bytes, cost.kernels, cost.weight_bytes, cost.table_bytes);
+  out.line(4, "own {} bytes of code in {} kernels, {} bytes of weights", cost.own_code_bytes,
+           cost.own_kernels, cost.own_weight_bytes);
   for (const Guard& guard : v.guards) out.line(4, "guard {}", guard_words(words, guard));
   const std::size_t first = a.entries[entry].nodes.size();
   for (std::size_t i = 0; i < v.nodes.size(); ++i) {
@@ -102,7 +107,8 @@ void dump_entry(const Dump& dump, uint32_t number, Lines& out) {
 }  // namespace
 
 std::string dump_text(const nacre_container& verified) {
-  const Dump dump{read_artifact(verified), verified};
+  Dump dump{read_artifact(verified), verified, {}};
+  dump.costs = variant_costs(dump.artifact);
   const Artifact& a = dump.artifact;
   nacre_words words;
   nacre_words_open(&words, dump.container.meta, 0, 0);

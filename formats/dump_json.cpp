@@ -67,7 +67,17 @@ Json variant(const Dump& dump, uint32_t entry, uint32_t number) {
     buffers.push_back(buffer);
   }
   for (const Command& c : v.commands) commands.push_back(command(a, words, c));
-  Json result = {{"name", v.name}, {"guards", guards}};
+  const VariantCost& cost = dump.costs[entry][number];
+  Json result = {{"name", v.name},
+                 {"cost",
+                  {{"kernels", cost.kernels},
+                   {"code_bytes", cost.code_bytes},
+                   {"weight_bytes", cost.weight_bytes},
+                   {"table_bytes", cost.table_bytes},
+                   {"own_kernels", cost.own_kernels},
+                   {"own_code_bytes", cost.own_code_bytes},
+                   {"own_weight_bytes", cost.own_weight_bytes}}},
+                 {"guards", guards}};
   const auto first = static_cast<uint32_t>(a.entries[entry].nodes.size());
   result["nodes"] = Json::object();
   for (uint32_t i = 0; i < v.nodes.size(); ++i) {
@@ -102,7 +112,8 @@ Json entry(const Dump& dump, uint32_t number) {
 }  // namespace
 
 std::string dump_json(const nacre_container& verified) {
-  const Dump dump{read_artifact(verified), verified};
+  Dump dump{read_artifact(verified), verified, {}};
+  dump.costs = variant_costs(dump.artifact);
   const Artifact& a = dump.artifact;
   Json result = {
       {"producer", a.producer},

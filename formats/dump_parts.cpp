@@ -94,7 +94,8 @@ std::string guard_words(const nacre_words& words, const Guard& g) {
       nacre_text_string(text, ": ");
     }
     nacre_symbol_view symbol = {};
-    const bool binds = g.kind == NACRE_GUARD_bind || g.kind == NACRE_GUARD_bind_value;
+    const bool binds = g.kind == NACRE_GUARD_bind || g.kind == NACRE_GUARD_bind_value ||
+                       g.kind == NACRE_GUARD_bind_stride || g.kind == NACRE_GUARD_bind_offset;
     if (binds) nacre_meta_symbol(words.meta, static_cast<uint32_t>(g.ref), &symbol);
     // Of a dimension, the runtime's words join all records; here each stands alone.
     switch (g.kind) {
@@ -105,6 +106,14 @@ std::string guard_words(const nacre_words& words, const Guard& g) {
         break;
       case NACRE_GUARD_bind_value:
         nacre_text_add(text, "value %s", symbol.name);
+        break;
+      case NACRE_GUARD_bind_stride:
+        nacre_text_add(text, "step of dimension %d in memory %s", static_cast<int64_t>(g.dim),
+                       symbol.name);
+        break;
+      case NACRE_GUARD_bind_offset:
+        nacre_text_add(text, "may overlap others, from whose lowest address it is %s elements away; "
+                       "copied", symbol.name);
         break;
       case NACRE_GUARD_equal:
         nacre_text_number(text, g.lo);

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "formats/costs.h"
 #include "formats/verify.h"
 #include "formats/words.h"
 #include "formats/writer.h"
@@ -13,6 +14,7 @@ namespace nacre::formats {
 struct Dump {
   Artifact artifact;
   nacre_container container;
+  std::vector<std::vector<VariantCost>> costs;  // by entry and variant
 };
 
 std::string command_name(nacre_command_kind kind);

@@ -30,6 +30,11 @@ struct nacre_guard {
   int64_t hi;
 };
 
+// Whether a record can be looked at only when the expression list has been evaluated.
+static inline int nacre_guard_reads_nodes(const struct nacre_guard* guard) {
+  return guard->kind == NACRE_GUARD_equal_node || guard->kind == NACRE_GUARD_node;
+}
+
 struct nacre_slot {
   uint32_t kind;
   uint32_t index;

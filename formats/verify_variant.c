@@ -84,6 +84,15 @@ static bool check_guard(struct nacre_checker* c, const struct nacre_guard* g, ui
         return nacre_bad(c, "guard record %d binds a symbol again", number, 0);
       nacre_set_add(&row->bound, (uint32_t)g->ref);
       return true;
+    case NACRE_GUARD_bind_stride:
+    case NACRE_GUARD_bind_offset:
+      good = g->ref >= 0 && g->ref < c->counts.symbol_count &&
+             (g->kind == NACRE_GUARD_bind_offset || g->dim < rank);
+      if (!good) break;
+      if (nacre_set_has(&row->bound, (uint32_t)g->ref))
+        return nacre_bad(c, "guard record %d binds a symbol again", number, 0);
+      nacre_set_add(&row->bound, (uint32_t)g->ref);
+      return true;
     case NACRE_GUARD_equal:
       good = g->dim < rank;
       break;

@@ -200,6 +200,12 @@ void nacre_words_guard(const struct nacre_words* words, const struct nacre_guard
     case NACRE_GUARD_bind_value:
       nacre_text_string(text, "an integer");
       break;
+    case NACRE_GUARD_bind_stride:
+      nacre_text_string(text, "steps in memory that are not negative");
+      break;
+    case NACRE_GUARD_bind_offset:
+      nacre_text_string(text, "whole elements between it and what it shares memory with");
+      break;
     case NACRE_GUARD_strides:
       nacre_text_string(
           text, g->lo == NACRE_STRIDES_CONTIGUOUS ? "contiguous strides" : "channels-last strides");

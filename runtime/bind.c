@@ -4,6 +4,7 @@
 #include "formats/dtype.h"
 #include "runtime/expr.h"
 #include "runtime/session.h"
+#include "runtime/stage.h"
 
 // Bytes of a dense tensor; false where that is too large a number to be memory.
 static bool dense_size(const int64_t* shape, uint32_t rank, uint32_t element_size, size_t* result) {
@@ -109,6 +110,7 @@ nacre_status nacre_bind(nacre_session* s, uint32_t entry, const nacre_tensor* in
                    (int64_t)input_count);
     return NACRE_BAD_ARGUMENT;
   }
+  if (nacre_guard_same(s, entry, inputs)) return NACRE_OK;
   bool sizes_changed = false;
   nacre_status status = check_inputs(s, inputs, input_count, &sizes_changed);
   if (status) {
@@ -121,13 +123,20 @@ nacre_status nacre_bind(nacre_session* s, uint32_t entry, const nacre_tensor* in
     return NACRE_GUARD_MISS;
   }
   *changed = *changed || sizes_changed;
-  if (!*changed) return NACRE_OK;
+  // The strides may be others than last time.
+  if (!*changed) return s->all_dense ? NACRE_OK : nacre_stage_plan(s, inputs);
   s->bound = false;
-  status = bind_outputs(s, entry, e->output_count);
-  if (!status) status = check_slots(s, &s->model->variants[variant].view);
-  if (status) return status;
   s->entry = entry;
   s->variant = variant;
+  status = bind_outputs(s, entry, e->output_count);
+  if (!status) status = check_slots(s, &s->model->variants[variant].view);
+  if (!status) status = nacre_stage_plan(s, inputs);
+  if (status) return status;
+  for (uint32_t i = 0; i < input_count; ++i) {
+    s->last_shapes[i].rank = inputs[i].rank;
+    s->last_shapes[i].dtype = inputs[i].dtype;
+    for (uint32_t d = 0; d < inputs[i].rank; ++d) s->last_shapes[i].sizes[d] = inputs[i].shape[d];
+  }
   s->bound = true;
   return NACRE_OK;
 }
@@ -173,7 +182,7 @@ static uint8_t* slot_base(const nacre_session* s, const struct nacre_slot* slot,
   struct nacre_weight_view weight;
   switch (slot->kind) {
     case NACRE_SLOT_INPUT:
-      return inputs[slot->index].data;
+      return s->staged[slot->index] ? nacre_stage_place(s, slot->index) : inputs[slot->index].data;
     case NACRE_SLOT_OUTPUT:
       return outputs[slot->index].data;
     case NACRE_SLOT_WEIGHT:

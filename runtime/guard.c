@@ -1,4 +1,5 @@
-// Guard rows + inputs -> variant. The row that matched last is tried first.
+// Guard rows + inputs -> variant: the first row that holds, from special to general. Where the
+// inputs are shaped as in the last call, so is the answer.
 #include <string.h>
 
 #include "formats/dtype.h"
@@ -107,9 +108,51 @@ static bool strides_follow(const nacre_tensor* t, int64_t order) {
   return true;
 }
 
+// The addresses of the first byte and behind the last one.
+static void extent(const nacre_session* s, const nacre_tensor* inputs, uint32_t i,
+                   uintptr_t* first, uintptr_t* end) {
+  const nacre_tensor* t = &inputs[i];
+  uint64_t element = nacre_dtype_size_bytes(t->dtype);
+  *first = (uintptr_t)t->data;
+  *end = *first + s->input_sizes[i];
+  if (s->dense[i] || !s->input_sizes[i]) return;
+  *end = *first + element;
+  for (uint32_t d = 0; d < t->rank; ++d) {
+    uint64_t steps = (uint64_t)(t->shape[d] - 1) * element;
+    if (t->strides[d] < 0)
+      *first -= steps * (uint64_t)-t->strides[d];
+    else
+      *end += steps * (uint64_t)t->strides[d];
+  }
+}
+
 static bool apart(const nacre_session* s, const nacre_tensor* inputs, uint32_t a, uint32_t b) {
-  uintptr_t first = (uintptr_t)inputs[a].data, second = (uintptr_t)inputs[b].data;
-  return first + s->input_sizes[a] <= second || second + s->input_sizes[b] <= first;
+  uintptr_t first[2], end[2];
+  extent(s, inputs, a, &first[0], &end[0]);
+  extent(s, inputs, b, &first[1], &end[1]);
+  return end[0] <= first[1] || end[1] <= first[0];
+}
+
+static int64_t stride_of(const nacre_tensor* t, uint32_t dim) {
+  if (t->strides) return t->strides[dim];
+  int64_t step = 1;
+  for (uint32_t d = t->rank; d-- > dim + 1;) step *= t->shape[d];
+  return step;
+}
+
+// From the lowest address of all inputs of the record's group, in elements.
+static bool bind_offset(const struct nacre_variant_view* row, const struct nacre_guard* g,
+                        const nacre_tensor* inputs, int64_t* symbol) {
+  uintptr_t own = (uintptr_t)inputs[g->input].data, lowest = own;
+  for (uint32_t i = 0; i < row->guard_count; ++i) {
+    const struct nacre_guard* other = &row->guards[i];
+    if (other->kind != NACRE_GUARD_bind_offset || other->lo != g->lo) continue;
+    if ((uintptr_t)inputs[other->input].data < lowest)
+      lowest = (uintptr_t)inputs[other->input].data;
+  }
+  uint64_t distance = own - lowest, element = nacre_dtype_size_bytes(inputs[g->input].dtype);
+  *symbol = (int64_t)(distance / element);
+  return distance % element == 0;
 }
 
 static bool bind(int64_t* symbol, const struct nacre_guard* g, int64_t dim) {
@@ -118,8 +161,8 @@ static bool bind(int64_t* symbol, const struct nacre_guard* g, int64_t dim) {
   return rest >= 0 && rest % g->lo == 0;
 }
 
-static bool record_holds(const nacre_session* s, const struct nacre_guard* g,
-                         const nacre_tensor* inputs) {
+static bool record_holds(const nacre_session* s, const struct nacre_variant_view* row,
+                         const struct nacre_guard* g, const nacre_tensor* inputs) {
   const nacre_tensor* t = &inputs[g->input];
   struct scalar scalar;
   switch (g->kind) {
@@ -135,6 +178,11 @@ static bool record_holds(const nacre_session* s, const struct nacre_guard* g,
       scalar = read_scalar(t);
       s->tried_symbols[g->ref] = scalar.integer;
       return scalar.valid && !scalar.floating;
+    case NACRE_GUARD_bind_stride:
+      s->tried_symbols[g->ref] = stride_of(t, g->dim);
+      return s->tried_symbols[g->ref] >= 0;
+    case NACRE_GUARD_bind_offset:
+      return bind_offset(row, g, inputs, &s->tried_symbols[g->ref]);
     case NACRE_GUARD_equal:
       return t->shape[g->dim] == g->lo;
     case NACRE_GUARD_range:
@@ -160,10 +208,6 @@ static bool record_holds(const nacre_session* s, const struct nacre_guard* g,
   }
 }
 
-static bool reads_nodes(const struct nacre_guard* g) {
-  return g->kind == NACRE_GUARD_equal_node || g->kind == NACRE_GUARD_node;
-}
-
 // Once the symbols of a row are known.
 static bool evaluate(nacre_session* s, uint32_t variant, bool* changed) {
   const struct nacre_model_variant* v = &s->model->variants[variant];
@@ -178,48 +222,94 @@ static bool evaluate(nacre_session* s, uint32_t variant, bool* changed) {
                              s->nodes);
 }
 
-static bool accepts_sparse(const struct nacre_variant_view* view, uint32_t input) {
+static bool has_record(const struct nacre_variant_view* view, uint32_t input, uint16_t kind) {
   for (uint32_t i = 0; i < view->guard_count; ++i)
-    if (view->guards[i].kind == NACRE_GUARD_strides && view->guards[i].input == input) return true;
+    if (view->guards[i].kind == kind && view->guards[i].input == input) return true;
   return false;
 }
 
-static uint32_t try_row(nacre_session* s, uint32_t variant, const nacre_tensor* inputs,
-                        bool* changed) {
+// The first record from `from` on that does not hold, or one of the answers above. `copies`: inputs
+// that are not contiguous may be copied.
+static uint32_t try_row(nacre_session* s, uint32_t variant, uint32_t from,
+                        const nacre_tensor* inputs, bool copies, bool* changed) {
   const struct nacre_model_variant* v = &s->model->variants[variant];
-  uint32_t input_count = s->model->entries[v->entry].view.input_count;
-  if (!v->loaded) return kNotLoaded;
-  memset(s->tried_symbols, 0, s->model->counts.symbol_count * sizeof *s->tried_symbols);
   bool evaluated = false;
-  for (uint32_t i = 0; i < v->view.guard_count; ++i) {
+  for (uint32_t i = from; i < v->view.guard_count; ++i) {
     const struct nacre_guard* g = &v->view.guards[i];
-    if (reads_nodes(g) && !evaluated) {
+    if (nacre_guard_reads_nodes(g) && !evaluated) {
       if (!evaluate(s, variant, changed)) return kOverflow;
       evaluated = true;
     }
-    if (!record_holds(s, g, inputs)) return i;
+    if (!record_holds(s, &v->view, g, inputs)) return i;
   }
-  for (uint32_t i = 0; i < input_count; ++i)
-    if (!s->dense[i] && !accepts_sparse(&v->view, i)) return kSparse + i;
+  if (!s->all_dense && !copies) {
+    uint32_t input_count = s->model->entries[v->entry].view.input_count;
+    for (uint32_t i = 0; i < input_count; ++i)
+      if (!s->dense[i] && !has_record(&v->view, i, NACRE_GUARD_strides)) return kSparse + i;
+  }
   if (!evaluated && !evaluate(s, variant, changed)) return kOverflow;
   return kMatch;
+}
+
+// Goes through the rows in order. What the last row told of the records that the next one shares
+// with it is not asked again.
+static uint32_t first_match(nacre_session* s, const struct nacre_model_entry* e,
+                            const nacre_tensor* inputs, bool copies, bool* changed) {
+  uint32_t holds = 0;  // records of the row before that hold
+  bool fails = false;  // the next one does not
+  for (uint32_t i = 0; i < e->view.variant_count; ++i) {
+    uint32_t variant = e->first_variant + i;
+    const struct nacre_model_variant* v = &s->model->variants[variant];
+    if (holds >= v->shared) {
+      holds = v->shared;
+      fails = false;
+    }
+    if (fails || !v->loaded) continue;
+    uint32_t miss = try_row(s, variant, holds, inputs, copies, changed);
+    if (miss == kMatch) return variant;
+    fails = miss < v->view.guard_count;
+    holds = fails ? miss : v->view.guard_count;
+  }
+  return NACRE_NONE;
 }
 
 uint32_t nacre_guard_choose(nacre_session* s, uint32_t entry, const nacre_tensor* inputs,
                             bool* changed) {
   const struct nacre_model_entry* e = &s->model->entries[entry];
   uint32_t last = s->bound && s->entry == entry ? s->variant : NACRE_NONE;
-  *changed = !s->bound || s->entry != entry;
-  for (uint32_t i = 0; i < e->view.input_count; ++i)
+  *changed = last == NACRE_NONE;
+  s->all_dense = true;
+  for (uint32_t i = 0; i < e->view.input_count; ++i) {
     s->dense[i] = strides_follow(&inputs[i], NACRE_STRIDES_CONTIGUOUS);
-  if (last != NACRE_NONE && try_row(s, last, inputs, changed) == kMatch) return last;
-  *changed = true;
-  for (uint32_t i = 0; i < e->view.variant_count; ++i) {
-    uint32_t variant = e->first_variant + i;
-    if (variant != last && try_row(s, variant, inputs, changed) == kMatch) return variant;
+    s->all_dense = s->all_dense && s->dense[i];
   }
-  s->bound = false;
-  return NACRE_NONE;
+  memset(s->tried_symbols, 0, s->model->counts.symbol_count * sizeof *s->tried_symbols);
+  uint32_t variant = first_match(s, e, inputs, false, changed);
+  if (variant == NACRE_NONE && !s->all_dense) variant = first_match(s, e, inputs, true, changed);
+  if (variant == NACRE_NONE) s->bound = false;
+  if (variant != last) *changed = true;
+  for (uint32_t i = 0; variant != NACRE_NONE && i < e->view.input_count; ++i) {
+    const struct nacre_variant_view* view = &s->model->variants[variant].view;
+    bool staged = (!s->dense[i] && !has_record(view, i, NACRE_GUARD_strides)) ||
+                  (!e->by_shapes && has_record(view, i, NACRE_GUARD_bind_offset));
+    if (staged != s->staged[i]) *changed = true;
+    s->staged[i] = staged;
+  }
+  return variant;
+}
+
+bool nacre_guard_same(const nacre_session* s, uint32_t entry, const nacre_tensor* inputs) {
+  const struct nacre_model_entry* e = &s->model->entries[entry];
+  if (!s->bound || s->entry != entry || !e->by_shapes || !s->all_dense) return false;
+  for (uint32_t i = 0; i < e->view.input_count; ++i) {
+    const nacre_tensor* t = &inputs[i];
+    const struct nacre_input_shape* last = &s->last_shapes[i];
+    if (t->rank != last->rank || t->dtype != last->dtype || (t->rank && !t->shape)) return false;
+    for (uint32_t d = 0; d < t->rank; ++d)
+      if (t->shape[d] != last->sizes[d]) return false;
+    if (t->strides && !strides_follow(t, NACRE_STRIDES_CONTIGUOUS)) return false;
+  }
+  return true;
 }
 
 // ---- The message of a miss ----
@@ -242,12 +332,14 @@ static void say_fact(const struct nacre_words* words, const struct nacre_guard* 
       nacre_text_add(text, " has rank %d", (int64_t)t->rank);
       break;
     case NACRE_GUARD_strides:
+    case NACRE_GUARD_bind_stride:
       nacre_text_string(text, " has other strides");
       break;
     case NACRE_GUARD_alignment:
       nacre_text_string(text, " is not aligned");
       break;
     case NACRE_GUARD_disjoint:
+    case NACRE_GUARD_bind_offset:
       nacre_text_string(text, " overlaps another");
       break;
     case NACRE_GUARD_bind_value:
@@ -270,6 +362,12 @@ static bool same_fact(const struct nacre_guard* a, const struct nacre_guard* b) 
   return of_dims ? a->dim == b->dim : a->kind == b->kind;
 }
 
+static uint32_t explain_row(nacre_session* s, uint32_t variant, const nacre_tensor* inputs,
+                            bool* changed) {
+  if (!s->model->variants[variant].loaded) return kNotLoaded;
+  return try_row(s, variant, 0, inputs, true, changed);
+}
+
 void nacre_guard_explain(nacre_session* s, uint32_t entry, const nacre_tensor* inputs) {
   const struct nacre_model_entry* e = &s->model->entries[entry];
   struct nacre_text text = nacre_session_say(s);
@@ -279,7 +377,7 @@ void nacre_guard_explain(nacre_session* s, uint32_t entry, const nacre_tensor* i
   const struct nacre_guard* lead = NULL;
   uint32_t furthest = 0;
   for (uint32_t i = 0; i < e->view.variant_count; ++i) {
-    uint32_t miss = try_row(s, e->first_variant + i, inputs, &changed);
+    uint32_t miss = explain_row(s, e->first_variant + i, inputs, &changed);
     const struct nacre_variant_view* view = &s->model->variants[e->first_variant + i].view;
     if (miss >= view->guard_count || (lead && miss <= furthest)) continue;
     furthest = miss;
@@ -291,16 +389,13 @@ void nacre_guard_explain(nacre_session* s, uint32_t entry, const nacre_tensor* i
     say_fact(&words, lead, inputs, &text);
   }
   for (uint32_t i = 0; i < e->view.variant_count; ++i) {
-    uint32_t miss = try_row(s, e->first_variant + i, inputs, &changed);
+    uint32_t miss = explain_row(s, e->first_variant + i, inputs, &changed);
     nacre_words_open(&words, s->model->container.meta, entry, i);
     nacre_text_add(&text, text.length ? "; variant %d" : "variant %d", (int64_t)i);
     if (miss == kNotLoaded) {
       nacre_text_string(&text, " is for another processor");
     } else if (miss == kOverflow) {
       nacre_text_string(&text, " cannot compute with sizes as large as these");
-    } else if (miss >= kSparse) {
-      nacre_text_string(&text, " wants contiguous strides of ");
-      nacre_words_input(&words, miss - kSparse, &text);
     } else {
       const struct nacre_guard* g = &words.variant_view.guards[miss];
       if (g->kind != NACRE_GUARD_features && !(lead && same_fact(lead, g))) {

@@ -74,6 +74,28 @@ static void raise(uint32_t* limit, uint32_t value) {
   if (value > *limit) *limit = value;
 }
 
+// Rows of an entry begin alike, up to their last binding; what nodes say is another for each.
+static uint32_t shared_records(const struct nacre_variant_view* a,
+                               const struct nacre_variant_view* b) {
+  uint32_t i = 0;
+  while (i < a->guard_count && i < b->guard_count && !nacre_guard_reads_nodes(&a->guards[i]) &&
+         !memcmp(&a->guards[i], &b->guards[i], sizeof a->guards[i]))
+    ++i;
+  return i;
+}
+
+static bool by_shapes(const struct nacre_variant_view* view) {
+  for (uint32_t i = 0; i < view->guard_count; ++i) {
+    uint16_t kind = view->guards[i].kind;
+    if (kind == NACRE_GUARD_bind_value || kind == NACRE_GUARD_value_equal ||
+        kind == NACRE_GUARD_value_range || kind == NACRE_GUARD_alignment ||
+        kind == NACRE_GUARD_disjoint || kind == NACRE_GUARD_bind_stride ||
+        kind == NACRE_GUARD_bind_offset)
+      return false;
+  }
+  return true;
+}
+
 static nacre_status read_entries(struct nacre_model* model, struct nacre_text* why) {
   struct nacre_model_limits* limits = &model->limits;
   uint32_t next = 0;
@@ -81,6 +103,7 @@ static nacre_status read_entries(struct nacre_model* model, struct nacre_text* w
     struct nacre_model_entry* entry = &model->entries[i];
     nacre_meta_entry(model->container.meta, i, &entry->view);
     entry->first_variant = next;
+    entry->by_shapes = true;
     raise(&limits->inputs, entry->view.input_count);
     raise(&limits->outputs, entry->view.output_count);
     bool any = false;
@@ -90,6 +113,8 @@ static nacre_status read_entries(struct nacre_model* model, struct nacre_text* w
       nacre_meta_variant(model->container.meta, i, j, view);
       variant->entry = i;
       variant->loaded = all_loaded(model, view);
+      if (j) variant->shared = shared_records(view, &variant[-1].view);
+      entry->by_shapes = entry->by_shapes && by_shapes(view);
       any = any || variant->loaded;
       raise(&limits->nodes, entry->view.node_count + view->node_count);
       raise(&limits->slots, view->slot_count);

@@ -11,12 +11,14 @@
 struct nacre_model_variant {
   struct nacre_variant_view view;
   uint32_t entry;
-  bool loaded;  // all code that it calls is there
+  bool loaded;      // all code that it calls is there
+  uint32_t shared;  // records that its row begins with as the row before it in the entry does
 };
 
 struct nacre_model_entry {
   struct nacre_entry_view view;
   uint32_t first_variant;  // in the model's list
+  bool by_shapes;          // its rows look at shapes, dtypes and strides alone
 };
 
 // The most of each that a variant of any entry has: what a session must have room for.

@@ -3,6 +3,7 @@
 #define NACRE_RUNTIME_OS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,6 +12,14 @@
 
 // A whole file, read only. NULL: `*reason` says why, in the system's words.
 const void* nacre_os_map_file(const char* path, size_t* size, const char** reason);
+
+// Adds to the end of a file, which is made if there is none. False: the system refuses.
+bool nacre_os_append(const char* path, const void* bytes, size_t size);
+// A file of two parts, in place of what was there. NULL, or why not, in the system's words.
+const char* nacre_os_write(const char* path, const void* head, size_t head_size, const void* body,
+                           size_t body_size);
+// A variable of the environment, or NULL.
+const char* nacre_os_variable(const char* name);
 
 // Zeroed pages that can be written; NULL without memory. `size` is a multiple of NACRE_PAGE.
 void* nacre_os_pages(size_t size);

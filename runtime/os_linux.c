@@ -41,6 +41,37 @@ const void* nacre_os_map_file(const char* path, size_t* size, const char** reaso
   return bytes;
 }
 
+bool nacre_os_append(const char* path, const void* bytes, size_t size) {
+  int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file < 0) return false;
+  // One write, so that lines of several processes do not mix.
+  bool good = write(file, bytes, size) == (ssize_t)size;
+  return !close(file) && good;
+}
+
+static bool write_all(int file, const uint8_t* bytes, size_t size) {
+  while (size) {
+    ssize_t done = write(file, bytes, size);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return false;
+    bytes += done;
+    size -= (size_t)done;
+  }
+  return true;
+}
+
+const char* nacre_os_write(const char* path, const void* head, size_t head_size, const void* body,
+                           size_t body_size) {
+  int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) return strerror(errno);
+  bool good = write_all(file, head, head_size) && write_all(file, body, body_size);
+  int reason = good ? 0 : errno;
+  if (close(file) && good) return strerror(errno);
+  return good ? NULL : strerror(reason);
+}
+
+const char* nacre_os_variable(const char* name) { return secure_getenv(name); }
+
 void* nacre_os_pages(size_t size) {
   void* pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return pages == MAP_FAILED ? NULL : pages;

@@ -6,6 +6,8 @@
 #include "runtime/block.h"
 #include "runtime/expr.h"
 #include "runtime/os.h"
+#include "runtime/shapes.h"
+#include "runtime/stage.h"
 
 static const nacre_session_options kDefaults = {0};
 
@@ -16,6 +18,14 @@ static const uint64_t kMostReserved = (uint64_t)256 << 20;
 static uint32_t thread_count(const nacre_session_options* options) {
   if (options->threads < 1) return 1;
   return options->threads < NACRE_MAX_THREADS ? options->threads : NACRE_MAX_THREADS;
+}
+
+// How many different shapes to keep count of.
+static uint32_t shape_capacity(const nacre_session_options* options) {
+  static const uint32_t kUsual = 1024;
+  if (options->record_shapes || !nacre_os_variable("NACRE_RECORD_SHAPES"))
+    return options->record_shapes;
+  return kUsual;
 }
 
 // Everything but state and arena.
@@ -36,11 +46,25 @@ static void lay_out(struct nacre_block* block, const nacre_model* model,
   s->output_sizes = nacre_block_take(block, most->outputs, sizeof *s->output_sizes);
   s->input_sizes = nacre_block_take(block, most->inputs, sizeof *s->input_sizes);
   s->dense = nacre_block_take(block, most->inputs, sizeof *s->dense);
+  s->staged = nacre_block_take(block, most->inputs, sizeof *s->staged);
+  s->stage_offsets = nacre_block_take(block, most->inputs, sizeof *s->stage_offsets);
+  s->last_shapes = nacre_block_take(block, most->inputs, sizeof *s->last_shapes);
+  s->shape_capacity = shape_capacity(options);
+  s->shape_counts = nacre_block_take(block, s->shape_capacity, sizeof *s->shape_counts);
+  s->shape_symbols = nacre_block_take(
+      block, (size_t)s->shape_capacity * model->counts.symbol_count, sizeof *s->shape_symbols);
   s->input_data = nacre_block_take(block, most->inputs, sizeof *s->input_data);
   s->output_data = nacre_block_take(block, most->outputs, sizeof *s->output_data);
   s->faults = nacre_block_take(block, thread_count(options), sizeof *s->faults);
   s->profile =
       options->profile ? nacre_block_take(block, most->commands, sizeof *s->profile) : NULL;
+}
+
+// A row for inputs that overlap: what lies between them is part of its arena, and no common case.
+static bool has_copies(const struct nacre_variant_view* v) {
+  for (uint32_t i = 0; i < v->guard_count; ++i)
+    if (v->guards[i].kind == NACRE_GUARD_bind_offset) return true;
+  return false;
 }
 
 // The arena and the scratch of all threads for the largest shapes; 0 where these have no limit, or
@@ -52,7 +76,7 @@ static uint64_t largest_arena(const nacre_model* model, uint32_t threads) {
     for (uint32_t j = 0; j < entry->view.variant_count; ++j) {
       const struct nacre_model_variant* variant = &model->variants[entry->first_variant + j];
       const struct nacre_variant_view* v = &variant->view;
-      if (!variant->loaded) continue;
+      if (!variant->loaded || has_copies(v)) continue;
       int64_t arena = v->arena_size >= 0 ? v->arena_size : v->arena_bound;
       if (arena == 0 && v->arena_size < 0) return 0;
       int64_t scratch = 0;
@@ -119,6 +143,7 @@ nacre_status nacre_session_make(const nacre_model* model, const nacre_session_op
   s->arena = s->state + model->state_bytes;
   // Whatever else the caller gave is good for larger shapes.
   s->arena_size = (size_bytes - block.used - (size_t)model->state_bytes) / 64 * 64;
+  memset(s->state, 0, (size_t)model->state_bytes);
   nacre_session_reset(s);
   nacre_status status = nacre_team_start(s->team, s->threads, options->executor);
   if (status) {
@@ -131,6 +156,7 @@ nacre_status nacre_session_make(const nacre_model* model, const nacre_session_op
 
 void nacre_session_destroy(nacre_session* session) {
   if (!session) return;
+  nacre_shapes_flush(session);
   nacre_team_stop(session->team);
   if (session->owns_arena) nacre_os_free(session->arena);
   if (session->owns_memory) nacre_os_free(session);
@@ -147,7 +173,7 @@ const char* nacre_session_message(const nacre_session* session) { return session
 // An arena for the bound shapes. Nothing in it outlives a call, so that a new one need not have the
 // old one's contents.
 static nacre_status ensure_arena(nacre_session* s) {
-  size_t needed = s->arena_used + s->threads * s->scratch_size;
+  size_t needed = s->arena_used + s->threads * s->scratch_size + s->staged_size;
   if (needed <= s->arena_size) return NACRE_OK;
   uint8_t* arena = s->fixed_memory ? NULL : nacre_os_allocate(needed);
   if (!arena) {
@@ -216,28 +242,12 @@ nacre_status nacre_run(nacre_session* s, uint32_t entry, const nacre_tensor* inp
   }
   if (s->profile && s->profiled_variant != s->variant) nacre_profile_clear(s);
   s->profiled_variant = s->variant;
-  return nacre_program_run(s);
-}
-
-void* nacre_session_state(nacre_session* session, uint32_t state) {
-  if (state >= session->model->counts.state_count) return NULL;
-  return session->state + session->model->state_offsets[state];
-}
-
-void nacre_session_reset(nacre_session* session) {
-  const nacre_model* model = session->model;
-  for (uint32_t i = 0; i < model->counts.state_count; ++i) {
-    struct nacre_state_view state;
-    struct nacre_weight_view weight;
-    uint8_t* bytes = session->state + model->state_offsets[i];
-    nacre_meta_state(model->container.meta, i, &state);
-    if (state.initial < 0) {
-      memset(bytes, 0, (size_t)state.size);
-    } else if (state.size) {
-      nacre_meta_weight(model->container.meta, (uint32_t)state.initial, &weight);
-      memcpy(bytes, model->container.data + weight.offset, (size_t)state.size);
-    }
-  }
+  if (s->staged_size) nacre_stage_in(s, inputs);
+  status = nacre_program_run(s);
+  if (status) return status;
+  if (s->staged_size) nacre_stage_out(s, inputs);
+  if (s->shape_capacity) nacre_shapes_note(s);
+  return NACRE_OK;
 }
 
 const int64_t* nacre_output_shape(const nacre_session* session, uint32_t output) {
@@ -262,13 +272,20 @@ void nacre_session_memory(const nacre_session* session, nacre_memory_info* info)
   info->state_bytes = (size_t)session->model->state_bytes;
   info->arena_bytes = session->arena_size;
   info->used_bytes =
-      session->bound ? session->arena_used + session->threads * session->scratch_size : 0;
+      session->bound ? session->arena_used + session->threads * session->scratch_size +
+                           session->staged_size
+                     : 0;
 }
 
 nacre_status nacre_profile(const nacre_session* session, uint32_t command,
                            nacre_profile_record* record) {
   if (!session->profile || !session->bound || session->profiled_variant != session->variant)
     return NACRE_NOT_FOUND;
+  if (command == NACRE_PROFILE_INPUTS) {
+    if (!session->stage_profile.calls) return NACRE_NOT_FOUND;
+    *record = session->stage_profile;
+    return NACRE_OK;
+  }
   const struct nacre_variant_view* v = nacre_session_view(session);
   if (command >= v->command_count) return NACRE_NOT_FOUND;
   *record = session->profile[command];
@@ -278,6 +295,7 @@ nacre_status nacre_profile(const nacre_session* session, uint32_t command,
 }
 
 void nacre_profile_clear(nacre_session* session) {
+  session->stage_profile = (nacre_profile_record){0};
   if (session->profile)
     memset(session->profile, 0, session->model->limits.commands * sizeof *session->profile);
 }

@@ -17,6 +17,18 @@ struct nacre_fault {
   int32_t code;
 };
 
+// What the last input was like.
+struct nacre_input_shape {
+  uint32_t rank, dtype;
+  int64_t sizes[NACRE_MAX_RANK];
+};
+
+// Calls with one set of symbol values.
+struct nacre_shape_count {
+  uint64_t calls;
+  uint32_t variant;  // in the model's list
+};
+
 struct nacre_session {
   const nacre_model* model;
   struct nacre_team* team;
@@ -41,6 +53,11 @@ struct nacre_session {
   size_t* output_sizes;
   size_t* input_sizes;
   bool* dense;        // by input: contiguous
+  bool all_dense;
+  bool* staged;       // by input: copied, since the variant does not read it as it lies
+  size_t* stage_offsets;
+  size_t staged_size;
+  struct nacre_input_shape* last_shapes;
   void** input_data;  // that slots and operands are made from
   void** output_data;
   size_t arena_used;
@@ -57,6 +74,14 @@ struct nacre_session {
 
   nacre_profile_record* profile;  // by command, or NULL
   uint32_t profiled_variant;
+  nacre_profile_record stage_profile;  // of copies of inputs
+
+  // Of the shapes that ran, if they are recorded.
+  uint32_t shape_capacity, shape_count, last_shape;
+  uint64_t shapes_lost;
+  struct nacre_shape_count* shape_counts;
+  int64_t* shape_symbols;
+
   char message[1024];
 };
 
@@ -65,6 +90,9 @@ struct nacre_session {
 // `*changed` tells whether they differ from those that the session was bound with.
 uint32_t nacre_guard_choose(nacre_session* session, uint32_t entry, const nacre_tensor* inputs,
                             bool* changed);
+// Whether the choice is what it was, since the inputs are shaped as in the last call and nothing
+// else counts.
+bool nacre_guard_same(const nacre_session* session, uint32_t entry, const nacre_tensor* inputs);
 // Puts in words what each variant wanted. The inputs are those of the choice that failed.
 void nacre_guard_explain(nacre_session* session, uint32_t entry, const nacre_tensor* inputs);
 

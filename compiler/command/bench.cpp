@@ -87,6 +87,17 @@ std::vector<Row> profile_rows(const BenchOptions& options, const RuntimeSession&
     total += row.time_ms;
     rows.push_back(std::move(row));
   }
+  // Inputs with strides that the variant does not take.
+  if (nacre_profile_record record{};
+      nacre_profile(session.get(), NACRE_PROFILE_INPUTS, &record) == NACRE_OK) {
+    Row row;
+    row.kernel = "copy of inputs";
+    const double ns = static_cast<double>(record.time_ns) / static_cast<double>(record.calls);
+    row.time_ms = ns / 1e6;
+    row.gbytes = ns > 0 ? static_cast<double>(record.bytes) / ns : 0;
+    total += row.time_ms;
+    rows.push_back(std::move(row));
+  }
   for (Row& row : rows) row.share = total > 0 ? row.time_ms / total : 0;
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Row& a, const Row& b) { return a.time_ms > b.time_ms; });

@@ -144,6 +144,10 @@ typedef struct nacre_session_options {
   // NACRE_OUT_OF_MEMORY instead; runs never allocate. Always so with memory of the caller's.
   int fixed_memory;
   int profile;  // keep the time of each command
+  // How many different shapes to keep count of, see nacre_session_shapes. 0: none; or 1024 where the
+  // environment variable NACRE_RECORD_SHAPES names a file, to which they are added when the session
+  // is destroyed.
+  uint32_t record_shapes;
 } nacre_session_options;
 
 // The memory that a session takes with these options (NULL: defaults).
@@ -161,8 +165,9 @@ NACRE_API void nacre_session_destroy(nacre_session* session);
 typedef struct nacre_tensor {
   void* data;            // aligned for its elements; read only, unless the entry mutates this input
   const int64_t* shape;  // `rank` numbers; may be NULL for rank 0
-  const int64_t* strides;  // in elements; NULL: contiguous, which is what variants want unless they
-                           // say otherwise
+  // In elements; NULL: contiguous. Where no variant wants these strides, the call copies the tensor
+  // into the arena first, and what it writes into it back afterwards (see NACRE_PROFILE_INPUTS).
+  const int64_t* strides;
   uint32_t rank;
   uint32_t dtype;
 } nacre_tensor;
@@ -216,6 +221,11 @@ NACRE_API size_t nacre_state_size_bytes(const nacre_model* model, uint32_t state
 NACRE_API void* nacre_session_state(nacre_session* session, uint32_t state);
 // Back to the initial values.
 NACRE_API void nacre_session_reset(nacre_session* session);
+// All states to a file, and back into a session of a model that has the same states (names, dtypes
+// and shapes). NACRE_IO_ERROR, and NACRE_BAD_ARGUMENT for a file of another model or a damaged one;
+// the session's state is untouched then.
+NACRE_API nacre_status nacre_session_save(nacre_session* session, const char* path);
+NACRE_API nacre_status nacre_session_load(nacre_session* session, const char* path);
 
 // ---- Figures
 // ---------------------------------------------------------------------------------------------------------------------
@@ -238,9 +248,23 @@ typedef struct nacre_profile_record {
   int64_t flops;  // of one call, 0 if not stated
   int64_t bytes;
 } nacre_profile_record;
+#define NACRE_PROFILE_INPUTS UINT32_MAX  // as `command`: the copies of inputs with other strides
 NACRE_API nacre_status nacre_profile(const nacre_session* session, uint32_t command,
                                      nacre_profile_record* record);
 NACRE_API void nacre_profile_clear(nacre_session* session);
+
+// The shapes that ran, in the order in which they came first; NACRE_NOT_FOUND after the last.
+// `inputs` (NULL and 0: not wanted) gets the sizes of the inputs whose sizes are not fixed, as
+// `nacre compile --variant` takes them; NACRE_BAD_ARGUMENT: it is too small.
+typedef struct nacre_shape_record {
+  uint64_t calls;
+  uint32_t entry;
+  uint32_t variant;  // that ran
+} nacre_shape_record;
+NACRE_API nacre_status nacre_session_shapes(nacre_session* session, uint32_t number,
+                                            nacre_shape_record* record, char* inputs, size_t size);
+// Adds them to a file, a line each, for `nacre compile --shapes`. NACRE_IO_ERROR.
+NACRE_API nacre_status nacre_session_write_shapes(nacre_session* session, const char* path);
 
 #ifdef __cplusplus
 }

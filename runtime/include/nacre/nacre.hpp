@@ -40,6 +40,18 @@ class Model {
   }
   ~Model() { nacre_model_close(model_); }
 
+  // The number of an entry or of a state by its name.
+  uint32_t entry(const char* name) const {
+    uint32_t number = 0;
+    if (nacre_entry_find(model_, name, &number)) throw RuntimeError(NACRE_NOT_FOUND, "");
+    return number;
+  }
+  uint32_t state(const char* name) const {
+    uint32_t number = 0;
+    if (nacre_state_find(model_, name, &number)) throw RuntimeError(NACRE_NOT_FOUND, "");
+    return number;
+  }
+
   const nacre_model* get() const { return model_; }
 
  private:
@@ -67,6 +79,13 @@ class Session {
            const nacre_buffer* outputs, uint32_t output_count) {
     check(nacre_run(session_, entry, inputs, input_count, outputs, output_count));
   }
+  // ---- State. Numbers are those of nacre_state_find; the bytes live as long as the session.
+  void reset() { nacre_session_reset(session_); }
+  void* state(uint32_t number) { return nacre_session_state(session_, number); }
+  // Everything that the model keeps, to a file and back.
+  void save(const char* path) { check(nacre_session_save(session_, path)); }
+  void load(const char* path) { check(nacre_session_load(session_, path)); }
+
   nacre_session* get() const { return session_; }
 
  private:

@@ -68,15 +68,53 @@ fmt::Artifact special_first(std::vector<fmt::Guard> more) {
   return a;
 }
 
-TEST(Guard, TakesTheFirstRowThatHoldsButTriesTheLastMatchFirst) {
+TEST(Guard, TakesTheFirstRowThatHoldsWhateverRanBefore) {
   Opened opened(special_first({{NACRE_GUARD_equal, 0, 0, 0, 8, 0}}));
-  ASSERT_EQ(prepare(opened, {8, 4}).status, NACRE_OK);
-  EXPECT_EQ(nacre_session_variant(opened.session), 0u);
-  ASSERT_EQ(prepare(opened, {10, 4}).status, NACRE_OK);
-  EXPECT_EQ(nacre_session_variant(opened.session), 1u);
-  // The general row holds for this, too, and was last.
-  ASSERT_EQ(prepare(opened, {8, 4}).status, NACRE_OK);
-  EXPECT_EQ(nacre_session_variant(opened.session), 1u);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(prepare(opened, {8, 4}).status, NACRE_OK);
+    EXPECT_EQ(nacre_session_variant(opened.session), 0u);
+    ASSERT_EQ(prepare(opened, {8, 4}).status, NACRE_OK);
+    EXPECT_EQ(nacre_session_variant(opened.session), 0u);
+    ASSERT_EQ(prepare(opened, {10, 4}).status, NACRE_OK);
+    EXPECT_EQ(nacre_session_variant(opened.session), 1u);
+  }
+}
+
+// Rows that begin alike are looked at together; the answers must be those of each row alone.
+TEST(Guard, AgreesWithEachRowAlone) {
+  fmt::Artifact a = scale_artifact();
+  fmt::Entry& e = a.entries[0];
+  const fmt::Variant general = e.variants[0];
+  const std::vector<std::vector<fmt::Guard>> rows = {
+      {{NACRE_GUARD_equal, 0, 0, 0, 6, 0}, {NACRE_GUARD_equal, 0, 1, 0, 5, 0}},
+      {{NACRE_GUARD_equal, 0, 0, 0, 6, 0}, {NACRE_GUARD_multiple, 0, 1, 0, 2, 0}},
+      {{NACRE_GUARD_equal, 0, 0, 0, 8, 0}},
+      {{NACRE_GUARD_range, 0, 0, 0, 20, 30}, {NACRE_GUARD_multiple, 0, 0, 0, 8, 0}},
+      {{NACRE_GUARD_range, 0, 0, 0, 20, 30}}};
+  for (std::size_t i = rows.size(); i-- > 0;) {
+    fmt::Variant v = general;
+    v.guards.insert(v.guards.end(), rows[i].begin(), rows[i].end());
+    e.variants.insert(e.variants.begin(), v);
+  }
+  // A row that differs early from the one before it.
+  e.variants[1].guards[0].lo = NACRE_f64;
+  Opened all(a);
+  for (int64_t rows_of_x = 0; rows_of_x < 40; ++rows_of_x)
+    for (const int64_t columns : {4, 5})
+      for (const nacre_dtype dtype : {NACRE_f32, NACRE_f64}) {
+        const bool good = prepare(all, {rows_of_x, columns}, dtype).status == NACRE_OK;
+        uint32_t first = UINT32_MAX;
+        for (uint32_t i = 0; i < e.variants.size() && first == UINT32_MAX; ++i) {
+          fmt::Artifact one = a;
+          one.entries[0].variants = {e.variants[i]};
+          Opened alone(one);
+          if (prepare(alone, {rows_of_x, columns}, dtype).status == NACRE_OK) first = i;
+        }
+        ASSERT_EQ(good, first != UINT32_MAX) << rows_of_x << " " << columns;
+        if (good) {
+          ASSERT_EQ(nacre_session_variant(all.session), first) << rows_of_x << " " << columns;
+        }
+      }
 }
 
 TEST(Guard, MissTellsOfEachVariant) {
@@ -114,15 +152,6 @@ TEST(Guard, OverflowInAnExpressionIsAMiss) {
   EXPECT_EQ(prepare(opened, {2, 4}).status, NACRE_OK);
   EXPECT_EQ(prepare(opened, {4, 4}).message,
             "variant 0 cannot compute with sizes as large as these");
-}
-
-TEST(Guard, StridesMustBeContiguousUnlessARowSaysOtherwise) {
-  Opened opened(scale_artifact());
-  const std::array<int64_t, 2> shape = {4, 4}, dense = {4, 1}, sparse = {8, 1};
-  nacre_tensor t = {nullptr, shape.data(), dense.data(), 2, NACRE_f32};
-  EXPECT_EQ(prepare(opened, t).status, NACRE_OK);
-  t.strides = sparse.data();
-  EXPECT_EQ(prepare(opened, t).message, "variant 0 wants contiguous strides of input 'x'");
 }
 
 TEST(Guard, AcceptsChannelsLastWhereARowWantsIt) {

@@ -3,7 +3,10 @@
 #include <malloc.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 
 #include "tests/unit/runtime/fixture.h"
 
@@ -106,6 +109,29 @@ TEST(Session, AllocatesOnceForALargerArenaUnlessReserved) {
   counting = false;
   EXPECT_EQ(allocations, 2);
   EXPECT_EQ(larger.y.back(), 4.0f);
+}
+
+TEST(Session, RunsThroughAThousandShapesWithoutAllocating) {
+  nacre_session_options options = {};
+  options.record_shapes = 2000;
+  Opened opened(unlimited(), options);
+  Call call(2000);
+  ASSERT_EQ(nacre_session_reserve(opened.session, 0, &call.in, 1), NACRE_OK);
+  allocations = 0;
+  counting = true;
+  int failures = 0;
+  for (int64_t rows = 2000; rows >= 2; rows -= 2) {
+    call.shape[0] = rows;
+    failures += call.run(opened.session) != NACRE_OK;
+  }
+  counting = false;
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(allocations, 0);
+  nacre_shape_record record;
+  char inputs[64];
+  ASSERT_EQ(nacre_session_shapes(opened.session, 999, &record, inputs, sizeof inputs), NACRE_OK);
+  EXPECT_STREQ(inputs, "x: [2, 4]");
+  EXPECT_EQ(nacre_session_shapes(opened.session, 1000, &record, nullptr, 0), NACRE_NOT_FOUND);
 }
 #endif
 
@@ -227,6 +253,122 @@ TEST(Session, FollowsBuffersThatMove) {
   }
 }
 
+// The elements of x as [rows, 4] with other strides.
+struct Strided {
+  Strided(std::vector<float>& memory, std::vector<int64_t> shape_of_x, std::vector<int64_t> strides)
+      : shape(std::move(shape_of_x)), steps(std::move(strides)) {
+    in = tensor(memory.data(), shape, NACRE_f32);
+    in.strides = steps.data();
+  }
+  std::vector<int64_t> shape, steps;
+  nacre_tensor in;
+};
+
+TEST(Session, CopiesInputsWithOtherStrides) {
+  nacre_session_options options = {};
+  options.profile = 1;
+  options.threads = 2;
+  Opened opened(scale_artifact(), options);
+  std::vector<float> memory(64);
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i);
+  std::vector<float> y(16);
+  const nacre_buffer out = {y.data(), y.size() * 4};
+  nacre_profile_record record;
+  for (const std::vector<int64_t>& steps :
+       std::vector<std::vector<int64_t>>{{1, 4}, {8, 1}, {8, 2}, {0, 1}, {4, 1}, {1, 0}}) {
+    Strided x(memory, {4, 4}, steps);
+    ASSERT_EQ(nacre_run(opened.session, 0, &x.in, 1, &out, 1), NACRE_OK) << opened.message();
+    for (int64_t r = 0; r < 4; ++r)
+      for (int64_t c = 0; c < 4; ++c)
+        EXPECT_EQ(y[static_cast<std::size_t>(r * 4 + c)],
+                  4.0f * static_cast<float>(r * steps[0] + c * steps[1]));
+    // What is contiguous is not copied.
+    if (steps[0] == 4) continue;
+    ASSERT_EQ(nacre_profile(opened.session, NACRE_PROFILE_INPUTS, &record), NACRE_OK);
+    EXPECT_EQ(record.bytes, 2 * 64);
+  }
+  EXPECT_EQ(record.calls, 5u);
+  nacre_profile_clear(opened.session);
+  EXPECT_EQ(nacre_profile(opened.session, NACRE_PROFILE_INPUTS, &record), NACRE_NOT_FOUND);
+}
+
+// As scale_artifact(), and x becomes 4 * x, too.
+fmt::Artifact scales_in_place() {
+  fmt::Artifact a = scale_artifact();
+  a.entries[0].inputs[0].flags = NACRE_TENSOR_MUTATED;
+  fmt::Variant& v = a.entries[0].variants[0];
+  fmt::Command copy = call(0, {0, 2});
+  copy.kind = NACRE_COMMAND_copy;
+  v.commands.insert(v.commands.end() - 1, copy);
+  return a;
+}
+
+TEST(Session, CopiesBackWhatACallWroteIntoAnInput) {
+  Opened opened(scales_in_place());
+  std::vector<float> memory(16), y(8);
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i);
+  const nacre_buffer out = {y.data(), y.size() * 4};
+  Strided x(memory, {2, 4}, {1, 3});
+  ASSERT_EQ(nacre_run(opened.session, 0, &x.in, 1, &out, 1), NACRE_OK) << opened.message();
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    const bool written = i < 11 && i % 3 < 2;  // r + 3 * c
+    EXPECT_EQ(memory[i], (written ? 4.0f : 1.0f) * static_cast<float>(i)) << i;
+  }
+  Strided repeated(memory, {2, 4}, {0, 1});
+  EXPECT_EQ(nacre_run(opened.session, 0, &repeated.in, 1, &out, 1), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(opened.message(), "input 0 is written into, and several of its elements are one");
+  Call dense(2);
+  ASSERT_EQ(dense.run(opened.session), NACRE_OK);
+  EXPECT_EQ(dense.x[0], 4.0f);
+}
+
+TEST(Session, CountsTheShapesThatRan) {
+  const std::string path = testing::TempDir() + "nacre_shapes_test.txt";
+  std::remove(path.c_str());
+  nacre_session_options options = {};
+  options.record_shapes = 2;
+  Opened opened(scale_artifact(), options);
+  Call small(2), large(64), lost(8);
+  for (Call* call : {&small, &large, &large, &lost, &small, &large})
+    ASSERT_EQ(call->run(opened.session), NACRE_OK);
+  nacre_shape_record record;
+  char inputs[64];
+  ASSERT_EQ(nacre_session_shapes(opened.session, 1, &record, inputs, sizeof inputs), NACRE_OK);
+  EXPECT_EQ(record.calls, 3u);
+  EXPECT_EQ(record.entry, 0u);
+  EXPECT_EQ(record.variant, 0u);
+  EXPECT_STREQ(inputs, "x: [64, 4]");
+  EXPECT_EQ(nacre_session_shapes(opened.session, 1, &record, inputs, 5), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(nacre_session_shapes(opened.session, 2, &record, nullptr, 0), NACRE_NOT_FOUND);
+  ASSERT_EQ(nacre_session_write_shapes(opened.session, path.c_str()), NACRE_OK);
+  std::ifstream file(path);
+  std::string line;
+  ASSERT_TRUE(std::getline(file, line));
+  EXPECT_EQ(line, "2 calls by variant 0: forward/x: [2, 4]");
+  EXPECT_EQ(nacre_session_write_shapes(opened.session, "/nowhere/at/all"), NACRE_IO_ERROR);
+  // The session is as it was.
+  EXPECT_EQ(large.run(opened.session), NACRE_OK);
+  EXPECT_EQ(large.y.back(), 4.0f);
+  std::remove(path.c_str());
+}
+
+TEST(Session, AddsShapesToTheFileThatTheEnvironmentNames) {
+  const std::string path = testing::TempDir() + "nacre_shapes_of_environment.txt";
+  std::remove(path.c_str());
+  ASSERT_EQ(setenv("NACRE_RECORD_SHAPES", path.c_str(), 1), 0);
+  for (int i = 0; i < 2; ++i) {
+    Opened opened(scale_artifact());
+    Call call(6);
+    ASSERT_EQ(call.run(opened.session), NACRE_OK);
+  }
+  unsetenv("NACRE_RECORD_SHAPES");
+  std::ifstream file(path);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  EXPECT_EQ(text,
+            "1 calls by variant 0: forward/x: [6, 4]\n1 calls by variant 0: forward/x: [6, 4]\n");
+  std::remove(path.c_str());
+}
+
 // count() -> i64: a state that starts at 40.
 fmt::Artifact counter() {
   static const int64_t start = 40;
@@ -277,6 +419,38 @@ TEST(Session, KeepsState) {
   nacre_session_reset(opened.session);
   EXPECT_EQ(next(opened.session), 41);
   EXPECT_EQ(nacre_session_state(opened.session, 2), nullptr);
+}
+
+TEST(Session, SavesAndLoadsState) {
+  const std::string path = testing::TempDir() + "nacre_state_test.bin";
+  Opened opened(counter()), other(counter());
+  int64_t y = 0;
+  const nacre_buffer out = {&y, 8};
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(nacre_run(opened.session, 0, nullptr, 0, &out, 1), NACRE_OK);
+  static_cast<uint8_t*>(nacre_session_state(opened.session, 0))[2] = 7;
+  ASSERT_EQ(nacre_session_save(opened.session, path.c_str()), NACRE_OK);
+  ASSERT_EQ(nacre_session_load(other.session, path.c_str()), NACRE_OK);
+  ASSERT_EQ(nacre_run(other.session, 0, nullptr, 0, &out, 1), NACRE_OK);
+  EXPECT_EQ(y, 44);
+  EXPECT_EQ(static_cast<uint8_t*>(nacre_session_state(other.session, 0))[2], 7);
+
+  // A damaged file, half of one, another model's, none.
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);
+  file.put(1);
+  file.close();
+  EXPECT_EQ(nacre_session_load(other.session, path.c_str()), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(other.message(), path + ": not the state of this model, or damaged");
+  fmt::Artifact renamed = counter();
+  renamed.states[1].name = "another";
+  Opened stranger(renamed);
+  ASSERT_EQ(nacre_session_save(opened.session, path.c_str()), NACRE_OK);
+  EXPECT_EQ(nacre_session_load(stranger.session, path.c_str()), NACRE_BAD_ARGUMENT);
+  EXPECT_EQ(nacre_session_load(other.session, "/nowhere/at/all"), NACRE_IO_ERROR);
+  EXPECT_EQ(nacre_session_save(other.session, "/nowhere/at/all"), NACRE_IO_ERROR);
+  ASSERT_EQ(nacre_run(other.session, 0, nullptr, 0, &out, 1), NACRE_OK);
+  EXPECT_EQ(y, 45);
+  std::remove(path.c_str());
 }
 
 }  // namespace
