@@ -1,5 +1,8 @@
 #include "compiler/compile.h"
 
+#include <algorithm>
+#include <set>
+
 #include <fmt/format.h>
 
 #include "compiler/codegen/program.h"
@@ -17,59 +20,114 @@
 #include "compiler/package.h"
 #include "compiler/run.h"
 #include "compiler/support/error.h"
+#include "compiler/support/hash.h"
 #include "compiler/support/target.h"
 #include "compiler/toolchain/toolchain.h"
+#include "compiler/variants.h"
+#include "formats/costs.h"
 
 namespace nacre {
 
 namespace {
 
-struct Kernels {
-  std::vector<KernelSource> of_group;
-  std::vector<uint32_t> number;     // of each group's kernel
-  std::vector<Source> sources;      // the different ones
-  std::vector<std::string> names;
-};
-
-// Groups whose code is the same share a kernel.
-Kernels emit_kernels(const LoopProgram& program, const Target& target) {
-  Kernels result;
-  std::map<std::string, uint32_t> known;
-  for (const Group& group : program.groups) {
-    KernelSource kernel = emit_kernel(program, group, target);
-    auto [place, added] = known.try_emplace(kernel.body, static_cast<uint32_t>(result.sources.size()));
-    if (added) {
-      const std::string symbol = fmt::format("k{}_{}", result.sources.size(), kernel.name);
-      result.sources.push_back({symbol, kernel.text(symbol)});
-      result.names.push_back(kernel.name);
-    }
-    result.number.push_back(place->second);
-    result.of_group.push_back(std::move(kernel));
-  }
-  return result;
-}
+constexpr const char* kGeneral = "general";
 
 void report(const CompileOptions& options, const std::string& what, size_t done = 0, size_t total = 0) {
   if (options.progress) options.progress(what, done, total);
 }
 
-void dump(const CompileOptions& options, const std::string& file, const std::function<std::string()>& text) {
-  if (options.dump) options.dump(file, text());
+// The product of a layer. `of` names the entry and variant where there are several: `4-fused.decode.loops`.
+void dump(const CompileOptions& options, const std::string& layer, const std::string& of, const std::string& ending, const std::function<std::string()>& text) {
+  if (!options.dump) return;
+  std::string name;
+  for (char c : of) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (plain || (!name.empty() && name.back() != '_')) name += plain ? c : '_';
+  }
+  while (name.ends_with('_')) name.pop_back();
+  options.dump(layer + (name.empty() ? "" : "." + name) + ending, text());
 }
 
-// Fused loops -> an artifact.
-CompiledModel compile_loops(const LoopProgram& fused, std::map<std::string, HostTensor> weights, const Graph& graph, const Target& target,
-                            const CompileOptions& options) {
-  LaidOut laid_out = choose_layout(fused, target);
-  if (!laid_out.packed_names.empty()) {
-    report(options, "pack weights");
-    const std::vector<HostTensor> packed = run_on_host(laid_out.packing, weights, options);
-    for (size_t i = 0; i < packed.size(); ++i) weights[laid_out.packed_names[i]] = packed[i];
+// One variant on its way: what remains is the compiler for its kernels and a place in the tables.
+struct Form {
+  std::string name;
+  std::string label;  // in names of files
+  Narrowing narrowing;
+  LoopProgram program;  // laid out
+  std::map<std::string, HostTensor> weights;
+  bool automatic = false;
+  std::vector<SharedInput> shared;  // inputs that may share memory
+  std::vector<KernelSource> kernels;  // of the groups
+  std::vector<uint32_t> kernel_of;    // their numbers
+};
+
+struct EntryForms {
+  std::string name;
+  Graph graph;  // primitive, of the general variant
+  EntryTables tables;
+  std::vector<Form> forms;
+};
+
+// Groups whose code is the same share a kernel, within and among variants.
+struct Kernels {
+  std::vector<Source> sources;
+  std::vector<std::string> names;
+  std::map<std::string, uint32_t> known;  // by body
+
+  std::vector<uint32_t> add(const std::vector<KernelSource>& kernels) {
+    std::vector<uint32_t> numbers;
+    for (const KernelSource& kernel : kernels) {
+      auto [place, added] = known.try_emplace(kernel.body, static_cast<uint32_t>(sources.size()));
+      if (added) {
+        const std::string symbol = fmt::format("k{}_{}", sources.size(), kernel.name);
+        sources.push_back({symbol, kernel.text(symbol)});
+        names.push_back(kernel.name);
+      }
+      numbers.push_back(place->second);
+    }
+    return numbers;
   }
-  const LoopProgram& program = laid_out.program;
-  dump(options, "5-layout.loops", [&] { return print(program); });
-  Kernels kernels = emit_kernels(program, target);
-  dump(options, "6-kernels.cpp", [&] {
+};
+
+// Packed weights by what they are made of: variants and entries whose packing agrees share them.
+using PackedWeights = std::map<std::string, HostTensor>;
+
+void pack_weights(const LaidOut& laid_out, std::map<std::string, HostTensor>& weights, PackedWeights& done, const CompileOptions& options) {
+  std::vector<std::string> keys;
+  bool all = true;
+  for (const PackedWeight& packed : laid_out.packed) {
+    const HostTensor& from = weights.at(packed.from);
+    const std::string contents = hash128_hex({reinterpret_cast<const char*>(from.data.get()), from.size_bytes});
+    keys.push_back(fmt::format("{} {} {} {}", packed.name.substr(packed.from.size()), static_cast<int>(from.dtype), fmt::join(from.shape, "x"), contents));
+    all = all && done.contains(keys.back());
+  }
+  if (!all) {
+    report(options, "pack weights");
+    const std::vector<HostTensor> made = run_on_host(laid_out.packing, weights, options);
+    for (size_t i = 0; i < made.size(); ++i) done.try_emplace(keys[i], made[i]);
+  }
+  for (size_t i = 0; i < keys.size(); ++i) weights[laid_out.packed[i].name] = done.at(keys[i]);
+}
+
+// Fused loops -> laid out, with packed weights and the text of kernels.
+void finish_form(Form& form, const EntryTables& entry, const Target& target, PackedWeights& packed, const CompileOptions& options) {
+  LaidOut laid_out = choose_layout(std::move(form.program), target);
+  pack_weights(laid_out, form.weights, packed, options);
+  form.program = std::move(laid_out.program);
+  dump(options, "5-layout", form.label, ".loops", [&] { return print(form.program); });
+  const SymbolNodes nodes = symbol_nodes(entry, form.shared);
+  for (const Group& group : form.program.groups) form.kernels.push_back(emit_kernel(form.program, group, target, nodes));
+}
+
+// Forms -> an artifact. Puts the forms in the order of the guard table: one that takes some of another's shapes comes before it.
+// `tables` has what the entries have put there.
+CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const Target& target, const CompileOptions& options) {
+  Kernels kernels;
+  for (EntryForms& entry : entries) {
+    for (Form& form : entry.forms) form.kernel_of = kernels.add(form.kernels);
+    std::stable_sort(entry.forms.begin(), entry.forms.end(), [](const Form& a, const Form& b) { return a.narrowing.volume < b.narrowing.volume; });
+  }
+  dump(options, "6-kernels", "", ".cpp", [&] {
     std::string text;
     for (const Source& source : kernels.sources) text += source.text + "\n";
     return text;
@@ -79,9 +137,136 @@ CompiledModel compile_loops(const LoopProgram& fused, std::map<std::string, Host
   toolchain.use_cache = options.use_cache;
   toolchain.progress = [&](size_t done, size_t total) { report(options, "compile kernels", done, total); };
   CodeImage image = compile_image(kernels.sources, target, toolchain);
-  const MemoryPlan plan = plan_memory(program);
-  ProgramTables tables = make_program(program, kernels.of_group, kernels.number, plan, graph, target.feature_bits);
-  return package(std::move(tables), std::move(image), kernels.names, weights, target, options.producer);
+
+  std::vector<formats::Entry> made;
+  std::vector<std::vector<Narrowing>> narrowings;
+  std::vector<std::vector<std::string>> arena_texts;
+  std::vector<size_t> general;
+  for (EntryForms& entry : entries) {
+    EntryTables common = entry.tables;
+    narrowings.emplace_back();
+    arena_texts.emplace_back();
+    for (const Form& form : entry.forms) {
+      if (form.name == kGeneral) general.push_back(narrowings.back().size());
+      narrowings.back().push_back(form.narrowing);
+      const MemoryPlan plan = plan_memory(form.program);
+      MadeVariant variant = make_variant({form.name, form.program, form.kernels, form.kernel_of, form.weights, form.shared}, plan, entry.graph, common,
+                                         tables, target.feature_bits);
+      common.entry.variants.push_back(std::move(variant.variant));
+      arena_texts.back().push_back(std::move(variant.arena_text));
+    }
+    made.push_back(std::move(common.entry));
+  }
+  CompiledModel result = package(std::move(tables), std::move(made), std::move(image), kernels.names, target, options.producer);
+  result.narrowings = std::move(narrowings);
+  result.arena_texts = std::move(arena_texts);
+  result.general = std::move(general);
+  return result;
+}
+
+bool has_input(const Graph& graph, const std::string& name) {
+  return std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](const GraphInput& input) {
+    return input.kind == InputKind::user && (input.target.empty() ? graph[input.value].name : input.target) == name;
+  });
+}
+
+bool concerns(const VariantRequest& request, const Method& method, bool alone) {
+  if (!request.entry.empty()) return request.entry == method.name;
+  return alone || std::all_of(request.inputs.begin(), request.inputs.end(), [&](const InputRequest& input) { return has_input(method.functional.graph, input.input); });
+}
+
+// Primitive and folded -> a form that only lacks its place in the tables.
+Form make_form(Program special, Form form, const EntryForms& entry, PackedWeights& packed, const Target& target, const CompileOptions& options) {
+  dump(options, "3-folded", form.label, ".ir", [&] { return print(special.graph); });
+  report(options, "fuse");
+  form.program = to_loops(special.graph);
+  for (size_t input : form.narrowing.channels_last) lie_channels_last(form.program, input);
+  dump(options, "4-fused", form.label, ".loops", [&] { return print(form.program); });
+  form.weights = std::move(special.weights);
+  finish_form(form, entry.tables, target, packed, options);
+  return form;
+}
+
+EntryForms make_forms(const Method& method, bool alone, Tables& tables, PackedWeights& packed, const Target& target, const CompileOptions& options) {
+  const std::string of = alone ? "" : method.name;
+  const std::vector<SharedInput> shared = method.overlap ? method.overlap->inputs : std::vector<SharedInput>{};
+  dump(options, "1-functional", of, ".ir", [&] { return print(method.functional.graph); });
+  report(options, "decompose");
+  Program primitive = to_primitive(method.functional);
+  dump(options, "2-primitive", of, ".ir", [&] { return print(primitive.graph); });
+  primitive = fold(std::move(primitive), options);
+  EntryForms entry{method.name, primitive.graph, make_entry(method.name, primitive.graph, lower(primitive.graph), shared, tables), {}};
+
+  std::vector<Candidate> wanted{{kGeneral, narrow(primitive.graph, VariantRequest{})}};
+  wanted[0].narrowing.volume = 1e300;  // after all that are special, even if their rows are no narrower
+  for (const VariantRequest& request : options.variants)
+    if (concerns(request, method, alone)) wanted.push_back({request.name, narrow(primitive.graph, request)});
+  const size_t requested = wanted.size();
+  if (options.code_budget)
+    for (Candidate& candidate : propose_variants(primitive.graph, target)) wanted.push_back(std::move(candidate));
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    Form form{wanted[i].name, i == 0 ? of : of + "_" + wanted[i].name, wanted[i].narrowing, {}, {}, i >= requested, {}, {}, {}};
+    Program special = primitive;
+    if (i > 0) {
+      special.graph = clean(specialize(primitive.graph, form.narrowing));
+      verify(special.graph);
+      special = fold(std::move(special), options, form.name + ".");
+    }
+    entry.forms.push_back(make_form(std::move(special), std::move(form), entry, packed, target, options));
+  }
+  if (method.overlap) {  // the last row: where inputs share memory, no other holds
+    Program sharing = method.functional;
+    sharing.graph = method.overlap->graph;
+    sharing = fold(to_primitive(sharing), options, "sharing.");
+    Form form{"inputs that share memory", of + "_sharing", narrow(sharing.graph, VariantRequest{}), {}, {}, false, shared, {}, {}};
+    form.narrowing.volume = 2e300;
+    entry.forms.push_back(make_form(std::move(sharing), std::move(form), entry, packed, target, options));
+  }
+  return entry;
+}
+
+// Of the variants that nobody asked for, those stay that are clearly faster than the general one on shapes of theirs, the best
+// gain for a byte of code first, as long as the budget lasts. Where the target is another machine, nothing can be measured, and
+// the first ones stay. True if any went.
+bool keep_what_pays(const std::vector<Method>& methods, std::vector<EntryForms>& entries, const CompiledModel& model, const CompileOptions& options) {
+  constexpr double kLeastGain = 1.05;
+  struct Judged {
+    size_t entry, form;
+    double worth;
+    uint64_t bytes;
+  };
+  std::vector<Judged> good;
+  const auto costs = formats::variant_costs(model.artifact);
+  const bool here = !(model.artifact.images[0].features & ~host_features());
+  for (size_t e = 0; e < entries.size(); ++e)
+    for (size_t f = 0; f < entries[e].forms.size(); ++f) {
+      const Form& form = entries[e].forms[f];
+      if (!form.automatic) continue;
+      report(options, "measure variants");
+      const uint64_t bytes = costs[e][f].own_code_bytes;
+      double gain = kLeastGain;
+      if (here) {
+        const auto inputs = fit_samples(methods[e].functional, form.narrowing);
+        gain = inputs ? measure_gain(model.artifact, static_cast<uint32_t>(e), f, model.general[e], *inputs, options.use_cache) : 0;
+      }
+      if (gain >= kLeastGain) good.push_back({e, f, (gain - 1) / static_cast<double>(std::max<uint64_t>(bytes, 1)), bytes});
+    }
+  std::stable_sort(good.begin(), good.end(), [](const Judged& a, const Judged& b) { return a.worth > b.worth; });
+  std::set<std::pair<size_t, size_t>> stay;
+  uint64_t left = options.code_budget;
+  for (const Judged& j : good) {
+    if (j.bytes > left) continue;
+    left -= j.bytes;
+    stay.insert({j.entry, j.form});
+  }
+  bool any = false;
+  for (size_t e = 0; e < entries.size(); ++e)
+    for (size_t f = entries[e].forms.size(); f-- > 0;) {
+      if (!entries[e].forms[f].automatic || stay.contains({e, f})) continue;
+      entries[e].forms.erase(entries[e].forms.begin() + static_cast<std::ptrdiff_t>(f));
+      any = true;
+    }
+  return any;
 }
 
 }  // namespace
@@ -107,13 +292,14 @@ LoopProgram to_fused(LoopProgram lowered) {
 
 LoopProgram to_loops(const Graph& primitive) { return to_fused(to_lowered(primitive)); }
 
-Program fold(Program primitive, const CompileOptions& options) {
+Program fold(Program primitive, const CompileOptions& options, const std::string& prefix) {
   CompileOptions quiet = options;
   quiet.dump = nullptr;
-  Program result = fold_constants(std::move(primitive), [&](const Graph& constants, const std::map<std::string, HostTensor>& weights) {
+  const Evaluate evaluate = [&](const Graph& constants, const std::map<std::string, HostTensor>& weights) {
     report(options, "compute constants");
     return run_on_host(to_loops(constants), weights, quiet);
-  });
+  };
+  Program result = fold_constants(std::move(primitive), evaluate, prefix);
   verify(result.graph);
   return result;
 }
@@ -125,7 +311,14 @@ std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<s
   // One level for all hosts that have it, so that constants do not depend on the machine.
   const Target* target = host_target();
   if (!target) fail(ErrorKind::environment, "this machine runs none of the targets, and constants are computed on it");
-  const CompiledModel compiled = compile_loops(program, weights, Graph{}, *target, quiet);
+  PackedWeights packed;
+  Form form{kGeneral, "", {}, program, weights, false, {}, {}, {}};
+  Tables tables;
+  std::vector<EntryForms> entries;
+  entries.push_back({"constants", Graph{}, make_entry("constants", Graph{}, program, {}, tables), {}});
+  finish_form(form, entries[0].tables, *target, packed, quiet);
+  entries[0].forms.push_back(std::move(form));
+  const CompiledModel compiled = assemble(entries, std::move(tables), *target, quiet);
   const AlignedBytes bytes = artifact_memory(compiled.artifact);
   const RuntimeModel model = RuntimeModel::open(bytes, "the program of constants");
   RuntimeSession session(model, {});
@@ -134,18 +327,25 @@ std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<s
   return std::move(call.outputs);
 }
 
-CompiledModel compile(Program functional, const CompileOptions& options) {
+CompiledModel compile(std::vector<Method> methods, const CompileOptions& options) {
   const Target& target = find_target(options.target);
-  dump(options, "1-functional.ir", [&] { return print(functional.graph); });
-  report(options, "decompose");
-  Program primitive = to_primitive(functional);
-  dump(options, "2-primitive.ir", [&] { return print(primitive.graph); });
-  primitive = fold(std::move(primitive), options);
-  dump(options, "3-folded.ir", [&] { return print(primitive.graph); });
-  report(options, "fuse");
-  const LoopProgram fused = to_loops(primitive.graph);
-  dump(options, "4-fused.loops", [&] { return print(fused); });
-  return compile_loops(fused, std::move(primitive.weights), primitive.graph, target, options);
+  Tables tables;
+  PackedWeights packed;
+  std::vector<EntryForms> entries;
+  for (const VariantRequest& request : options.variants)
+    if (std::none_of(methods.begin(), methods.end(), [&](const Method& m) { return concerns(request, m, methods.size() == 1); }))
+      fail(ErrorKind::user, "variant '{}' names an entry, or inputs, that none of the programs has", request.name);
+  for (const Method& method : methods) entries.push_back(make_forms(method, methods.size() == 1, tables, packed, target, options));
+  CompiledModel model = assemble(entries, tables, target, options);
+  if (options.code_budget && keep_what_pays(methods, entries, model, options)) model = assemble(entries, tables, target, options);
+  return model;
+}
+
+CompiledModel compile(Program functional, const CompileOptions& options) {
+  std::vector<Method> methods(1);
+  methods[0].name = functional.graph.name.empty() ? "forward" : functional.graph.name;
+  methods[0].functional = std::move(functional);
+  return compile(std::move(methods), options);
 }
 
 }  // namespace nacre

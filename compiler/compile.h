@@ -2,11 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/graph/graph.h"
+#include "compiler/graph/specialize.h"
 #include "compiler/loops/group.h"
+#include "compiler/overlap.h"
 #include "formats/writer.h"
 
 namespace nacre {
@@ -16,21 +19,36 @@ struct CompileOptions {
   bool use_cache = true;  // of compiled kernels
   unsigned jobs = 2;      // kernels compiled at the same time
   std::string producer = "nacre";
+  // Specialised variants beside the general one, for every entry that has the inputs they name.
+  std::vector<VariantRequest> variants;
+  // Bytes of code that variants which nobody asked for may take together; 0: none of them.
+  uint64_t code_budget = 0;
   // What is being done, and how far: `done` of `total` (0: not counted).
   std::function<void(const std::string& what, size_t done, size_t total)> progress;
   // Receives the product of each layer: a file name that sorts in the order of the pipeline, and its text.
   std::function<void(const std::string& file, const std::string& text)> dump;
 };
 
-struct CompiledModel {
-  formats::Artifact artifact;
-  std::vector<HostTensor> weights;  // what artifact.weights points into
-  uint64_t code_bytes = 0, weight_bytes = 0, state_bytes = 0;
-  uint64_t arena_bytes = 0;         // at the upper limits of the symbols; 0: not limited
-  std::string arena_text;           // as an expression where it depends on shapes
+// One exported program: an entry of the artifact.
+struct Method {
+  std::string name;
+  Program functional;
+  // The same for inputs that share memory, where that makes a difference: functional, too.
+  std::optional<OverlapGraph> overlap = {};
 };
 
-CompiledModel compile(Program functional, const CompileOptions& options);
+struct CompiledModel {
+  formats::Artifact artifact;
+  std::vector<HostTensor> weights;                 // what artifact.weights points into
+  // By entry and variant: the shapes that it is for, and the size of its arena as an expression over the symbols.
+  std::vector<std::vector<Narrowing>> narrowings;
+  std::vector<std::vector<std::string>> arena_texts;
+  std::vector<size_t> general;                     // which of each entry's variants takes all shapes
+};
+
+// Entries share weights by content, state by name, and kernels by code.
+CompiledModel compile(std::vector<Method> methods, const CompileOptions& options);
+CompiledModel compile(Program functional, const CompileOptions& options);  // a lone entry, named as its graph
 
 // The same in parts, for `nacre verify` and `nacre lower`. Each verifies its result.
 Program to_primitive(const Program& functional);  // decompose, clean
@@ -39,7 +57,8 @@ LoopProgram to_fused(LoopProgram lowered);
 LoopProgram to_loops(const Graph& primitive);     // lowered, fused
 
 // Functional -> primitive with what is constant computed: `weights` of the result has the new constants.
-Program fold(Program primitive, const CompileOptions& options);
+// `prefix` goes before the names of the new constants.
+Program fold(Program primitive, const CompileOptions& options, const std::string& prefix = {});
 
 // Compiles a program without inputs for this machine and runs it in the real runtime: constant work at compile time.
 // Results in the order of the program's outputs.

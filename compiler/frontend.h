@@ -1,10 +1,12 @@
 // The way into exporter/: a table of functions that the tool loads with dlopen only when an input needs PyTorch.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/graph/graph.h"
+#include "compiler/overlap.h"
 
 namespace nacre {
 
@@ -28,6 +30,8 @@ struct Frontend {
   Program (*load_torchscript)(const std::string& path, const std::string& method, const std::vector<Example>& examples);
   // In-place operators and views made pure; mutated buffers and inputs become outputs.
   Graph (*functionalize)(const Graph& captured);
+  // The captured graph for inputs that share memory with each other, where that makes a difference.
+  std::optional<OverlapGraph> (*overlapping)(const Graph& captured);
   // The oracle: runs a graph of any level, operator by operator, on libtorch. `inputs` are the user inputs in order;
   // `double_precision` computes every float32 and lower tensor in float64 instead. Returns all graph outputs in order
   // (user outputs and mutations).
@@ -35,7 +39,7 @@ struct Frontend {
                                        const std::vector<HostTensor>& inputs, bool double_precision);
 };
 
-inline constexpr int kFrontendVersion = 2;
+inline constexpr int kFrontendVersion = 3;
 
 }  // namespace nacre
 

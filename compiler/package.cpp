@@ -1,9 +1,5 @@
 #include "compiler/package.h"
 
-#include <algorithm>
-
-#include "compiler/support/error.h"
-
 namespace nacre {
 
 namespace {
@@ -19,33 +15,26 @@ formats::Weight weight_of(const std::string& name, const HostTensor& tensor) {
 
 }  // namespace
 
-CompiledModel package(ProgramTables tables, CodeImage image, const std::vector<std::string>& kernel_names,
-                      const std::map<std::string, HostTensor>& weights, const Target& target, const std::string& producer) {
+CompiledModel package(Tables tables, std::vector<formats::Entry> entries, CodeImage image, const std::vector<std::string>& kernel_names,
+                      const Target& target, const std::string& producer) {
   CompiledModel result;
   formats::Artifact& a = result.artifact;
   a.producer = producer;
   a.symbols = std::move(tables.symbols);
   a.provenances = std::move(tables.provenances);
-  auto find = [&](const std::string& name) {
-    auto found = weights.find(name);
-    check(found != weights.end(), "no data for weight {}", name);
-    return found->second;
-  };
-  for (const std::string& name : tables.weights) {
-    result.weights.push_back(find(name));
-    a.weights.push_back(weight_of(name, result.weights.back()));
+  for (const Tables::Weight& weight : tables.weights) {
+    result.weights.push_back(weight.data);
+    a.weights.push_back(weight_of(weight.name, weight.data));
   }
-  for (const std::string& name : tables.states) {
-    const HostTensor initial = find(name);
+  for (const Tables::State& t : tables.states) {
     formats::State state;
-    state.name = name;
-    state.dtype = initial.dtype;
-    state.dims = initial.shape;
-    state.size_bytes = initial.size_bytes;
+    state.name = t.name;
+    state.dtype = t.initial.dtype;
+    state.dims = t.initial.shape;
+    state.size_bytes = t.initial.size_bytes;
     state.initial = static_cast<int32_t>(a.weights.size());
-    result.state_bytes += initial.size_bytes;
-    result.weights.push_back(initial);
-    a.weights.push_back(weight_of(name, initial));
+    result.weights.push_back(t.initial);
+    a.weights.push_back(weight_of(t.name, t.initial));
     a.states.push_back(state);
   }
   formats::Image code;
@@ -53,7 +42,6 @@ CompiledModel package(ProgramTables tables, CodeImage image, const std::vector<s
   code.machine = target.machine;
   code.features = target.feature_bits;
   code.bytes = std::move(image.bytes);
-  result.code_bytes = code.bytes.size();
   for (size_t i = 0; i < kernel_names.size(); ++i) {
     formats::Kernel kernel;
     kernel.name = kernel_names[i];
@@ -63,11 +51,7 @@ CompiledModel package(ProgramTables tables, CodeImage image, const std::vector<s
     a.kernels.push_back(kernel);
   }
   a.images.push_back(std::move(code));
-  a.entries.push_back(std::move(tables.entry));
-  for (const HostTensor& w : result.weights) result.weight_bytes += w.size_bytes;
-  result.arena_bytes = static_cast<uint64_t>(a.entries[0].variants[0].arena_bound);
-  if (a.entries[0].variants[0].arena_size.is_constant()) result.arena_bytes = static_cast<uint64_t>(a.entries[0].variants[0].arena_size.raw);
-  result.arena_text = std::move(tables.arena_text);
+  a.entries = std::move(entries);
   return result;
 }
 

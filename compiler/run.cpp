@@ -1,5 +1,6 @@
 #include "compiler/run.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "compiler/support/error.h"
@@ -34,13 +35,37 @@ HostTensor copy_of(const HostTensor& tensor) {
   return copy;
 }
 
-std::vector<nacre_tensor> arguments(const std::vector<HostTensor>& tensors) {
+std::vector<nacre_tensor> arguments(const RuntimeSession::Call& call) {
   std::vector<nacre_tensor> list;
-  for (const HostTensor& tensor : tensors)
-    list.push_back({const_cast<std::byte*>(tensor.data.get()), tensor.shape.data(), nullptr,
-                    static_cast<std::uint32_t>(tensor.shape.size()),
-                    static_cast<std::uint32_t>(tensor.dtype)});
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const HostTensor& tensor = call.inputs[i];
+    if (call.placed.empty())
+      list.push_back({const_cast<std::byte*>(tensor.data.get()), tensor.shape.data(), nullptr,
+                      static_cast<std::uint32_t>(tensor.shape.size()),
+                      static_cast<std::uint32_t>(tensor.dtype)});
+    else
+      list.push_back(call.placed.argument(i, tensor));
+  }
   return list;
+}
+
+// Visits every index of a shape.
+template <typename Visit>
+void each_index(const std::vector<std::int64_t>& shape, Visit visit) {
+  std::vector<std::int64_t> at(shape.size(), 0);
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;
+  for (;;) {
+    visit(at);
+    std::size_t d = shape.size();
+    while (d > 0 && ++at[d - 1] == shape[d - 1]) at[--d] = 0;
+    if (d == 0) return;
+  }
+}
+
+std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& shape) {
+  std::vector<std::int64_t> strides(shape.size(), 1);
+  for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  return strides;
 }
 
 }  // namespace
@@ -147,19 +172,78 @@ RuntimeSession::RuntimeSession(const RuntimeModel& model, const nacre_session_op
   session_.reset(made);
 }
 
-RuntimeSession::Call RuntimeSession::prepare(std::uint32_t entry, const std::vector<HostTensor>& inputs) {
+PlacedInputs::PlacedInputs(const std::vector<HostTensor>& inputs,
+                           const std::vector<InputPlace>& places,
+                           const std::vector<std::size_t>& shared) {
+  if (places.size() != inputs.size()) return;
+  bool plain = shared.empty();
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    plain = plain && places[i].strides == dense_strides(inputs[i].shape);
+  if (plain) return;
+  std::shared_ptr<std::vector<std::byte>> common = std::make_shared<std::vector<std::byte>>();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Place place{common, places[i]};
+    if (std::find(shared.begin(), shared.end(), i) == shared.end())
+      place.storage = std::make_shared<std::vector<std::byte>>();
+    std::int64_t last = place.at.offset;
+    for (std::size_t d = 0; d < inputs[i].shape.size(); ++d)
+      last += std::max<std::int64_t>(inputs[i].shape[d] - 1, 0) * place.at.strides[d];
+    const std::size_t bytes =
+        static_cast<std::size_t>(last + 1) * nacre_dtype_size_bytes(inputs[i].dtype);
+    if (place.storage->size() < bytes) place.storage->resize(bytes);
+    places_.push_back(std::move(place));
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::size_t size = nacre_dtype_size_bytes(inputs[i].dtype);
+    const std::byte* from = inputs[i].data.get();
+    each_index(inputs[i].shape, [&](const std::vector<std::int64_t>& at) {
+      std::memcpy(element(places_[i], at, size), from, size);
+      from += size;
+    });
+  }
+}
+
+std::byte* PlacedInputs::element(const Place& place, const std::vector<std::int64_t>& index,
+                                 std::size_t size) const {
+  std::int64_t at = place.at.offset;
+  for (std::size_t d = 0; d < index.size(); ++d) at += index[d] * place.at.strides[d];
+  return place.storage->data() + static_cast<std::size_t>(at) * size;
+}
+
+nacre_tensor PlacedInputs::argument(std::size_t input, const HostTensor& tensor) const {
+  const Place& place = places_[input];
+  const std::size_t size = nacre_dtype_size_bytes(tensor.dtype);
+  return {place.storage->data() + static_cast<std::size_t>(place.at.offset) * size,
+          tensor.shape.data(), place.at.strides.data(),
+          static_cast<std::uint32_t>(tensor.shape.size()), static_cast<std::uint32_t>(tensor.dtype)};
+}
+
+HostTensor PlacedInputs::read(std::size_t input, const HostTensor& like) const {
+  std::byte* to = nullptr;
+  HostTensor result = make_tensor(like.dtype, like.shape, &to);
+  const std::size_t size = nacre_dtype_size_bytes(like.dtype);
+  each_index(like.shape, [&](const std::vector<std::int64_t>& at) {
+    std::memcpy(to, element(places_[input], at, size), size);
+    to += size;
+  });
+  return result;
+}
+
+RuntimeSession::Call RuntimeSession::prepare(std::uint32_t entry, const std::vector<HostTensor>& inputs,
+                               PlacedInputs placed) {
   const std::uint32_t count = model_->input_count(entry);
   if (inputs.size() != count)
     fail(ErrorKind::user, "{} takes {} input{}, {} given", model_->name(), count,
          count == 1 ? "" : "s", inputs.size());
   Call call;
   call.entry = entry;
+  call.placed = std::move(placed);
   for (std::uint32_t i = 0; i < count; ++i) {
     call.inputs.push_back(copy_of(inputs[i]));
     if (inputs[i].dtype == NACRE_u16 && model_->input(entry, i).dtype == NACRE_bf16)
       call.inputs.back().dtype = NACRE_bf16;
   }
-  const std::vector<nacre_tensor> list = arguments(call.inputs);
+  const std::vector<nacre_tensor> list = arguments(call);
   const nacre_status status = nacre_session_prepare(get(), entry, list.data(), count);
   // The arrays are the user's, whatever is wrong with them.
   if (status == NACRE_BAD_ARGUMENT) fail(ErrorKind::user, "{}", nacre_session_message(get()));
@@ -178,7 +262,7 @@ RuntimeSession::Call RuntimeSession::prepare(std::uint32_t entry, const std::vec
 }
 
 void RuntimeSession::run(Call& call) {
-  const std::vector<nacre_tensor> list = arguments(call.inputs);
+  const std::vector<nacre_tensor> list = arguments(call);
   std::vector<nacre_buffer> outputs;
   for (const HostTensor& output : call.outputs)
     outputs.push_back({const_cast<std::byte*>(output.data.get()), output.size_bytes});

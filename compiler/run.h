@@ -51,6 +51,34 @@ class RuntimeModel {
   std::string name_;
 };
 
+// How an input lies in its storage, in elements.
+struct InputPlace {
+  std::vector<std::int64_t> strides;
+  std::int64_t offset = 0;
+};
+
+// Memory in which inputs lie with given strides, or share a storage. Empty: each on its own.
+class PlacedInputs {
+ public:
+  PlacedInputs() = default;
+  // Nothing is placed where all are contiguous and apart.
+  PlacedInputs(const std::vector<HostTensor>& inputs, const std::vector<InputPlace>& places,
+               const std::vector<std::size_t>& shared);
+
+  bool empty() const { return places_.empty(); }
+  nacre_tensor argument(std::size_t input, const HostTensor& tensor) const;
+  HostTensor read(std::size_t input, const HostTensor& like) const;  // its elements in order
+
+ private:
+  struct Place {
+    std::shared_ptr<std::vector<std::byte>> storage;
+    InputPlace at;
+  };
+  std::byte* element(const Place& place, const std::vector<std::int64_t>& index,
+                     std::size_t size) const;
+  std::vector<Place> places_;
+};
+
 class RuntimeSession {
  public:
   RuntimeSession(const RuntimeModel& model, const nacre_session_options& options);
@@ -61,8 +89,14 @@ class RuntimeSession {
     std::uint32_t entry = 0;
     std::vector<HostTensor> inputs;
     std::vector<HostTensor> outputs;
+    PlacedInputs placed;
+    // An input as it is now.
+    HostTensor input(std::size_t i) const {
+      return placed.empty() ? inputs[i] : placed.read(i, inputs[i]);
+    }
   };
-  Call prepare(std::uint32_t entry, const std::vector<HostTensor>& inputs);
+  Call prepare(std::uint32_t entry, const std::vector<HostTensor>& inputs,
+               PlacedInputs placed = {});
   void run(Call& call);
 
   HostTensor state(std::uint32_t number) const;  // a copy

@@ -2,6 +2,7 @@
 
 #include "exporter/eager.h"
 #include "exporter/functionalize.h"
+#include "exporter/overlap.h"
 #include "exporter/pt2.h"
 #include "exporter/torchscript.h"
 
@@ -14,6 +15,7 @@ extern "C" const nacre::Frontend* nacre_frontend() {
         return nacre::load_torchscript(path, method, examples);
       },
       [](const nacre::Graph& captured) { return nacre::functionalize(captured); },
+      [](const nacre::Graph& captured) { return nacre::overlapping(captured); },
       [](const nacre::Graph& graph, const std::map<std::string, nacre::HostTensor>& weights,
          const std::vector<nacre::HostTensor>& inputs, bool double_precision) {
         return nacre::run_eager(graph, weights, inputs, double_precision);

@@ -73,11 +73,12 @@ tests_of() {
 }
 
 models() {
-  local cases=$NACRE_CACHE/cases decomposed=$NACRE_CACHE/cases-decomposed folders=() more
+  local cases=$NACRE_CACHE/cases decomposed=$NACRE_CACHE/cases-decomposed sizes=$NACRE_CACHE/cases-sizes folders=() more
   nacre_say "exporting the models that are not exported yet"
   "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$cases" --jobs "$(nproc)" || count "export" 0 1 1
   "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$decomposed" --decomposed --small --jobs "$(nproc)" ||
     count "export, decomposed" 0 1 1
+  "$NACRE_PYTHON" "$root/tests/models/dynamic.py" --out "$sizes" --small --jobs "$(nproc)" || count "export, sizes" 0 1 1
   IFS=: read -ra more <<<"${NACRE_MODELS:-}"
   for folder in "${more[@]}"; do
     [ -z "$folder" ] || folders+=("$folder")
@@ -85,6 +86,7 @@ models() {
   local verify=("$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)")
   counted models "${verify[@]}" "$cases" ${folders:+--frontier "${folders[@]}"}
   counted "models, decomposed" "${verify[@]}" --stage artifact "$decomposed"
+  counted "models, sizes" "${verify[@]}" --stage artifact "$sizes"
 }
 
 operators() {

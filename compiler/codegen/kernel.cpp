@@ -123,6 +123,12 @@ std::string comment_of(const KernelContext& k) {
 }  // namespace
 
 KernelSource emit_kernel(const LoopProgram& program, const Group& group, const Target& target) {
+  SymbolNodes nodes;
+  for (const auto& [name, symbol] : program.symbols) nodes.emplace(name, static_cast<uint32_t>(nodes.size()));
+  return emit_kernel(program, group, target, nodes);
+}
+
+KernelSource emit_kernel(const LoopProgram& program, const Group& group, const Target& target, const SymbolNodes& nodes) {
   KernelContext k{program, group, target, {}, {}, {}};
   k.kernel.name = group.name;
   if (group.contraction) k.provenance(group.contraction->where);
@@ -189,11 +195,8 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
     const BufferId id = k.kernel.buffers[i];
     head.line("{0}* __restrict data{1} = static_cast<{0}*>(args->buffers[{1}]);", storage_type(program[id].dtype), i);
   }
-  size_t node = 0;
-  for (const auto& [name, symbol] : program.symbols) {
-    if (k.out.text().find(name) != std::string::npos) head.line("[[maybe_unused]] const i64 {} = args->nodes[{}];", name, node);
-    ++node;
-  }
+  for (const auto& [name, symbol] : program.symbols)
+    if (k.out.text().find(name) != std::string::npos) head.line("[[maybe_unused]] const i64 {} = args->nodes[{}];", name, nodes.at(name));
   head.line("[[maybe_unused]] float* const scratch = static_cast<float*>(args->scratch);");
   head.line("[[maybe_unused]] const int thread = static_cast<int>(args->thread), threads = static_cast<int>(args->threads);");
   head.line("int32_t status = 0;");

@@ -1,6 +1,7 @@
 // One group -> one kernel: the text of a C++ function and what the program needs to know to call it.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,11 @@ struct KernelSource {
   std::string text(const std::string& symbol) const;
 };
 
-// The symbols of the program are the first expression nodes, in their order in `program.symbols`.
+// Where a kernel finds the values of symbols: their expression nodes.
+using SymbolNodes = std::map<std::string, uint32_t>;
+
+KernelSource emit_kernel(const LoopProgram& program, const Group& group, const Target& target, const SymbolNodes& nodes);
+// Of a program whose symbols are the first expression nodes, in their order.
 KernelSource emit_kernel(const LoopProgram& program, const Group& group, const Target& target);
 
 }  // namespace nacre

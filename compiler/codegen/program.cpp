@@ -1,284 +1,58 @@
 #include "compiler/codegen/program.h"
 
 #include <algorithm>
-#include <bit>
 #include <set>
 
 #include "compiler/loops/address.h"
 #include "compiler/support/error.h"
+#include "formats/kinds.h"
 
 namespace nacre {
 
 using formats::Size;
 
-NodeList::NodeList(const Facts& symbols) : symbols_(symbols) {
-  for (const auto& [name, facts] : symbols) {
-    const uint32_t number = static_cast<uint32_t>(numbers_.size());
-    numbers_[name] = number;
-    push({NACRE_EXPR_symbol, number, 0});
-  }
-}
-
-uint32_t NodeList::push(formats::Node node) {
-  const auto key = std::make_tuple(static_cast<int>(node.kind), node.a, node.b);
-  auto [place, added] = known_.try_emplace(key, static_cast<uint32_t>(nodes_.size()));
-  if (added) nodes_.push_back(node);
-  return place->second;
-}
-
-uint32_t NodeList::node_of(Size size) {
-  return size.is_constant() ? push({NACRE_EXPR_constant, 0, size.raw}) : size.node_number();
-}
-
-Size NodeList::add(nacre_expr_kind kind, Size a, Size b) {
-  const uint32_t first = node_of(a);
-  return Size::node(push({kind, first, static_cast<int64_t>(node_of(b))}));
-}
-
-Size NodeList::add_symbol(uint32_t number) { return Size::node(push({NACRE_EXPR_symbol, number, 0})); }
-
-Size NodeList::add(const Expr& e) {
-  if (auto n = e.constant()) return *n >= 0 ? Size::constant(*n) : Size::node(push({NACRE_EXPR_constant, 0, *n}));
-  const auto& operands = e.operands();
-  auto fold = [&](nacre_expr_kind kind) {
-    Size result = add(operands[0]);
-    for (size_t i = 1; i < operands.size(); ++i) result = add(kind, result, add(operands[i]));
-    return result;
-  };
-  switch (e.op()) {
-    case ExprOp::constant: break;
-    case ExprOp::symbol: {
-      auto found = numbers_.find(e.name());
-      check(found != numbers_.end(), "size expression over unknown symbol {}", e.name());
-      return Size::node(found->second);
-    }
-    case ExprOp::add: return fold(NACRE_EXPR_add);
-    case ExprOp::mul: return fold(NACRE_EXPR_mul);
-    case ExprOp::floordiv: return fold(NACRE_EXPR_floor_div);
-    case ExprOp::mod: return fold(NACRE_EXPR_mod);
-    case ExprOp::min: return fold(NACRE_EXPR_min);
-    case ExprOp::max: return fold(NACRE_EXPR_max);
-    case ExprOp::eq: return fold(NACRE_EXPR_eq);
-    case ExprOp::ne: return fold(NACRE_EXPR_ne);
-    case ExprOp::lt: return fold(NACRE_EXPR_lt);
-    case ExprOp::le: return fold(NACRE_EXPR_le);
-    case ExprOp::and_: return fold(NACRE_EXPR_and_);
-    case ExprOp::or_: return fold(NACRE_EXPR_or_);
-    case ExprOp::not_: return Size::node(push({NACRE_EXPR_not_, node_of(add(operands[0])), 0}));
-    case ExprOp::select: {  // c * a + (1 - c) * b, with c 0 or 1
-      const Expr c = Expr::make(ExprOp::ne, {operands[0], Expr(0)});
-      return add(NACRE_EXPR_add, add(NACRE_EXPR_mul, add(c), add(operands[1])),
-                 add(NACRE_EXPR_mul, add(Expr::make(ExprOp::eq, {operands[0], Expr(0)})), add(operands[2])));
-    }
-  }
-  fail(ErrorKind::internal, "an expression of unknown kind");
-}
-
-std::optional<int64_t> NodeList::at_limits(Size size) const {
-  if (size.is_constant()) return size.raw;
-  std::vector<int64_t> limits;
-  for (const auto& [name, facts] : symbols_) {
-    if (facts.range.max == kUnbounded) return std::nullopt;
-    limits.push_back(facts.range.max);
-  }
-  std::vector<int64_t> values;
-  for (const formats::Node& node : nodes_) {
-    auto a = [&] { return values[node.a]; };
-    auto b = [&] { return values[static_cast<size_t>(node.b)]; };
-    int64_t value = 0;
-    bool overflow = false;
-    switch (node.kind) {
-      case NACRE_EXPR_constant: value = node.b; break;
-      case NACRE_EXPR_symbol: value = node.a < limits.size() ? limits[node.a] : 0; break;  // beyond: for guards alone
-      case NACRE_EXPR_add: overflow = __builtin_add_overflow(a(), b(), &value); break;
-      case NACRE_EXPR_sub: overflow = __builtin_sub_overflow(a(), b(), &value); break;
-      case NACRE_EXPR_mul: overflow = __builtin_mul_overflow(a(), b(), &value); break;
-      case NACRE_EXPR_floor_div: value = b() > 0 && a() >= 0 ? a() / b() : 0; overflow = b() <= 0; break;
-      case NACRE_EXPR_mod: value = b() > 0 ? b() - 1 : 0; overflow = b() <= 0; break;  // its own upper limit
-      case NACRE_EXPR_min: value = std::min(a(), b()); break;
-      case NACRE_EXPR_max: value = std::max(a(), b()); break;
-      case NACRE_EXPR_round_up: value = (a() + b() - 1) / b() * b(); break;
-      default: value = 1; break;  // truth values
-    }
-    if (overflow) return std::nullopt;
-    values.push_back(value);
-  }
-  return values[size.node_number()];
-}
-
 namespace {
 
-class ProgramBuilder {
- public:
-  ProgramBuilder(const LoopProgram& program, const MemoryPlan& plan) : program_(program), plan_(plan), nodes_(program.symbols) {}
+formats::Tensor tensor(const std::string& name, nacre_dtype dtype, const std::vector<Expr>& shape, const Facts& symbols, NodeList& nodes) {
+  formats::Tensor result;
+  result.name = name;
+  result.dtype = dtype;
+  for (const Expr& e : shape) result.dims.push_back(nodes.add(simplify(e, symbols)));
+  return result;
+}
 
-  ProgramTables build(const std::vector<KernelSource>& kernels, const std::vector<uint32_t>& kernel_of, const Graph& graph, uint64_t features) {
-    for (const auto& [name, facts] : program_.symbols) {
-      formats::Symbol symbol{name, facts.range.min, facts.range.max, facts.multiple};
-      t_.symbols.push_back(symbol);
-    }
-    t_.entry.name = program_.name.empty() ? "forward" : program_.name;
-    variant_.name = "general";
-    variant_.guards.push_back({NACRE_GUARD_features, 0, 0, 0, static_cast<int64_t>(features), 0});
-    inputs(graph);
-    outputs();
+// In the order of their nodes.
+std::vector<std::string> symbols_of(const SharedInput& input) {
+  std::vector<std::string> symbols = input.strides;
+  symbols.push_back(input.offset);
+  return symbols;
+}
+
+class VariantBuilder {
+ public:
+  VariantBuilder(const VariantSource& source, const MemoryPlan& plan, const EntryTables& entry, Tables& tables)
+      : source_(source), program_(source.program), plan_(plan), entry_(entry), nodes_(entry.nodes), t_(tables) {}
+
+  MadeVariant build(const Graph& graph, uint64_t features) {
+    variant_.name = source_.name;
+    for (const SharedInput& s : source_.shared)
+      for (const std::string& symbol : symbols_of(s)) nodes_.add_symbol(symbol, entry_.bindings.shared.at(symbol));
+    variant_.guards = make_guards(graph, program_, entry_.bindings, nodes_, source_.shared, features);
     place();
-    commands(kernels, kernel_of);
-    if (auto bound = nodes_.at_limits(variant_.arena_size)) variant_.arena_bound = *bound;
-    for (const formats::Command& c : variant_.commands) {
-      auto bound = nodes_.at_limits(c.scratch);
-      variant_.scratch_bound = bound && variant_.scratch_bound >= 0 ? std::max(variant_.scratch_bound, *bound) : -1;
-    }
-    if (variant_.scratch_bound < 0) variant_.scratch_bound = 0;
-    t_.entry.nodes = nodes_.nodes();
-    t_.entry.variants = {variant_};
-    return std::move(t_);
+    commands(source_.kernels, source_.kernel_of);
+    const auto& nodes = nodes_.nodes();
+    variant_.nodes.assign(nodes.begin() + static_cast<std::ptrdiff_t>(entry_.entry.nodes.size()), nodes.end());
+    return {std::move(variant_), std::move(arena_text_)};
   }
 
  private:
-  formats::Tensor tensor(const std::string& name, nacre_dtype dtype, const std::vector<Expr>& shape) {
-    formats::Tensor result;
-    result.name = name;
-    result.dtype = dtype;
-    for (const Expr& e : shape) result.dims.push_back(nodes_.add(simplify(e, program_.symbols)));
-    return result;
-  }
-
-  // `k * s + c` with k > 0: what one dimension can bind.
-  struct Affine {
-    std::string symbol;
-    int64_t k, c;
-  };
-  std::optional<Affine> affine(const Expr& e) const {
-    const auto symbols = e.symbols();
-    if (symbols.size() != 1) return std::nullopt;
-    auto k = coefficient(e, *symbols.begin(), program_.symbols);
-    if (!k || !k->constant() || *k->constant() <= 0) return std::nullopt;
-    auto c = without(e, *symbols.begin(), program_.symbols).constant();
-    if (!c) return std::nullopt;
-    return Affine{*symbols.begin(), *k->constant(), *c};
-  }
-
-  uint32_t symbol_number(const std::string& name) const {
-    return static_cast<uint32_t>(std::distance(program_.symbols.begin(), program_.symbols.find(name)));
-  }
-
-  // The value of a node is not 0.
-  formats::Guard holds(Size node) { return {NACRE_GUARD_node, 0, 0, static_cast<int64_t>(node.node_number()), 0, 0}; }
-  formats::Guard divisible(const std::string& symbol, int64_t by) {
-    const Size rest = nodes_.add(NACRE_EXPR_mod, nodes_.add(Expr::symbol(symbol)), Size::constant(by));
-    return holds(nodes_.add(NACRE_EXPR_eq, rest, Size::constant(0)));
-  }
-
-  // What an input that is a number must be: the one that export took as given; or an integer, which becomes the value of
-  // its symbol, or is compared with what the symbols bound before make of its expression.
-  void number(const Value& value, uint16_t input, std::set<std::string>& bound, std::vector<formats::Guard>& late) {
-    std::vector<formats::Guard>& guards = variant_.guards;
-    auto equal = [&](int64_t wanted) { guards.push_back({NACRE_GUARD_value_equal, input, 0, 0, wanted, 0}); };
-    if (value.kind == ValueKind::boolean) {
-      if (value.number) equal(static_cast<int64_t>(*value.number));
-    } else if (value.kind == ValueKind::floating) {
-      if (!value.number) return;
-      // As the input's type can hold it.
-      const double wanted = value.dtype == NACRE_f32 ? static_cast<double>(static_cast<float>(*value.number)) : *value.number;
-      equal(std::bit_cast<int64_t>(wanted));
-    } else if (auto n = value.expr.constant()) {
-      equal(*n);
-    } else if (value.expr.op() == ExprOp::symbol && bound.insert(value.expr.name()).second) {
-      const std::string& name = value.expr.name();
-      const SymbolFacts& facts = program_.symbols.at(name);
-      guards.push_back({NACRE_GUARD_bind_value, input, 0, static_cast<int64_t>(symbol_number(name)), 0, 0});
-      if (facts.range.min > -kUnbounded || facts.range.max != kUnbounded)
-        guards.push_back({NACRE_GUARD_value_range, input, 0, 0, facts.range.min, facts.range.max});
-      if (facts.multiple > 1) late.push_back(divisible(name, facts.multiple));
-    } else {
-      const uint32_t symbol = static_cast<uint32_t>(t_.symbols.size());
-      t_.symbols.push_back({value.name, -kUnbounded, kUnbounded, 1});
-      guards.push_back({NACRE_GUARD_bind_value, input, 0, static_cast<int64_t>(symbol), 0, 0});
-      late.push_back(holds(nodes_.add(NACRE_EXPR_eq, nodes_.add_symbol(symbol), nodes_.add(simplify(value.expr, program_.symbols)))));
-    }
-  }
-
-  void inputs(const Graph& graph) {
-    std::vector<const Value*> values;
-    for (const GraphInput& input : graph.inputs) {
-      if (input.kind != InputKind::user) continue;
-      const Value& value = graph[input.value];
-      values.push_back(&value);
-      formats::Tensor t = tensor(input.target.empty() ? value.name : input.target, value.dtype, value.shape);
-      if (value.kind != ValueKind::tensor) t.flags |= NACRE_TENSOR_SCALAR;
-      for (const LoopProgram::Mutation& m : program_.input_mutations)
-        if (m.input == static_cast<int>(values.size()) - 1) t.flags |= NACRE_TENSOR_MUTATED;
-      t_.entry.inputs.push_back(t);
-    }
-    std::vector<formats::Guard>& guards = variant_.guards;
-    std::vector<formats::Guard> late;
-    for (size_t i = 0; i < values.size(); ++i) {
-      const uint16_t number = static_cast<uint16_t>(i);
-      guards.push_back({NACRE_GUARD_dtype, number, 0, 0, static_cast<int64_t>(values[i]->dtype), 0});
-      guards.push_back({NACRE_GUARD_rank, number, 0, 0, static_cast<int64_t>(values[i]->shape.size()), 0});
-    }
-    std::set<std::string> bound;
-    auto each_dim = [&](auto visit) {
-      for (size_t i = 0; i < values.size(); ++i)
-        for (size_t d = 0; d < values[i]->shape.size(); ++d)
-          visit(static_cast<uint16_t>(i), static_cast<uint16_t>(d), simplify(values[i]->shape[d], program_.symbols));
-    };
-    auto bind = [&](uint16_t i, uint16_t d, const Affine& a) {
-      const SymbolFacts& facts = program_.symbols.at(a.symbol);
-      guards.push_back({NACRE_GUARD_bind, i, d, static_cast<int64_t>(symbol_number(a.symbol)), a.k, a.c});
-      const int64_t lo = std::max<int64_t>(facts.range.min, 0) * a.k + a.c;
-      int64_t hi = INT64_MAX;
-      if (facts.range.max != kUnbounded && (__builtin_mul_overflow(facts.range.max, a.k, &hi) || __builtin_add_overflow(hi, a.c, &hi))) hi = INT64_MAX;
-      if (lo > 0 || hi != INT64_MAX) guards.push_back({NACRE_GUARD_range, i, d, 0, lo, hi});
-      if (facts.multiple > 1 && a.c == 0) guards.push_back({NACRE_GUARD_multiple, i, d, 0, facts.multiple * a.k, 0});
-      if (facts.multiple > 1 && a.c != 0) late.push_back(divisible(a.symbol, facts.multiple));
-      bound.insert(a.symbol);
-    };
-    std::set<std::pair<uint16_t, uint16_t>> done;
-    for (const bool plain : {true, false})
-      each_dim([&](uint16_t i, uint16_t d, const Expr& e) {
-        if (done.contains({i, d}) || e.constant()) return;
-        auto a = affine(e);
-        if (!a || bound.contains(a->symbol) || (plain && (a->k != 1 || a->c != 0))) return;
-        bind(i, d, *a);
-        done.insert({i, d});
-      });
-    each_dim([&](uint16_t i, uint16_t d, const Expr& e) {
-      if (done.contains({i, d})) return;
-      if (auto n = e.constant())
-        guards.push_back({NACRE_GUARD_equal, i, d, 0, *n, 0});
-      else
-        late.push_back({NACRE_GUARD_equal_node, i, d, static_cast<int64_t>(nodes_.add(e).node_number()), 0, 0});
-    });
-    for (size_t i = 0; i < values.size(); ++i)
-      if (values[i]->kind != ValueKind::tensor) number(*values[i], static_cast<uint16_t>(i), bound, late);
-    for (const auto& [name, facts] : program_.symbols)
-      if (!bound.contains(name))
-        fail(ErrorKind::unsupported, "the size {} depends on data, or on no input: no guard can bind it", name);
-    for (const Expr& e : program_.assumptions) {
-      const Expr s = simplify(e, program_.symbols);
-      if (s.constant()) continue;
-      late.push_back(holds(nodes_.add(s)));
-    }
-    guards.insert(guards.end(), late.begin(), late.end());
-  }
-
-  void outputs() {
-    for (size_t i = 0; i < program_.outputs.size(); ++i) {
-      const LoopProgram::Output& output = program_.outputs[i];
-      check(output.buffer >= 0, "output {} is a number without a buffer", i);
-      const Buffer& b = program_[output.buffer];
-      t_.entry.outputs.push_back(tensor(b.name, b.dtype, b.shape));
-    }
-  }
-
   void place() {
     place_.assign(program_.buffers.size(), Size::constant(0));
     if (plan_.constant) {
       for (const Placement& p : plan_.placements) place_[static_cast<size_t>(p.buffer)] = Size::constant(p.offset);
       variant_.arena_size = Size::constant(plan_.size_bytes);
-      t_.arena_text = std::to_string(plan_.size_bytes);
+      arena_text_ = std::to_string(plan_.size_bytes);
+      if (plan_.size_bytes <= NACRE_MAX_BYTES) variant_.arena_bound = plan_.size_bytes;
       return;
     }
     std::vector<Extent> ends;
@@ -288,18 +62,22 @@ class ProgramBuilder {
       Extent offset;
       for (size_t i : p.below) offset = larger(offset, ends[i]);
       const Size bytes = nodes_.add(p.size_bytes);
-      ends.push_back({offset.expr + p.size_bytes, offset.size == Size::constant(0) ? bytes : nodes_.add(NACRE_EXPR_add, offset.size, bytes)});
+      ends.push_back({offset.expr + p.size_bytes, offset.size == Size::constant(0) ? bytes : nodes_.add(NACRE_EXPR_add, offset.size, bytes),
+                      bounded(offset.bound, p.size_bytes)});
       place_[static_cast<size_t>(p.buffer)] = offset.size;
       total = larger(total, ends.back());
     }
     variant_.arena_size = total.size;
-    t_.arena_text = text_of(total.expr);
+    if (total.bound <= NACRE_MAX_BYTES) variant_.arena_bound = total.bound;
+    arena_text_ = text_of(total.expr);
   }
 
-  // A number of bytes: as an expression, in which maxima are symbols of their own, and as the runtime computes it.
+  // A number of bytes: as an expression, in which maxima are symbols of their own, as the runtime computes it, and its upper
+  // limit (kUnbounded: none).
   struct Extent {
     Expr expr = 0;
     Size size = Size::constant(0);
+    int64_t bound = 0;
   };
 
   // A maximum is computed only where ranges do not decide it.
@@ -310,7 +88,7 @@ class ProgramBuilder {
     const Expr both = max(a.expr, b.expr);
     auto [known, added] = maxima_.try_emplace(both, Expr::symbol("max." + std::to_string(maxima_.size())));
     if (added) meaning_.emplace(known->second.name(), both);
-    return {known->second, nodes_.add(NACRE_EXPR_max, a.size, b.size)};
+    return {known->second, nodes_.add(NACRE_EXPR_max, a.size, b.size), std::max(a.bound, b.bound)};
   }
 
   // With the maxima in their places, unless that is too long to be read.
@@ -326,40 +104,41 @@ class ProgramBuilder {
     }
   }
 
+  // The upper limit of `from + bytes`; kUnbounded without one.
+  int64_t bounded(int64_t from, const Expr& bytes) const {
+    const int64_t most = interval(bytes, program_.symbols).max;
+    int64_t sum = 0;
+    return from == kUnbounded || most == kUnbounded || __builtin_add_overflow(from, most, &sum) ? kUnbounded : sum;
+  }
+
   uint32_t slot(BufferId id) {
     if (auto found = slots_.find(id); found != slots_.end()) return found->second;
     const Buffer& b = program_[id];
     formats::Slot s;
     const Expr bytes = elements_of(b) * static_cast<int64_t>(nacre_dtype_size_bytes(b.dtype));
     s.size = nodes_.add(simplify(bytes, program_.symbols));
-    auto number = [](std::vector<std::string>& list, const std::string& name) {
-      auto found = std::find(list.begin(), list.end(), name);
-      if (found == list.end()) found = list.insert(list.end(), name);
-      return static_cast<uint32_t>(found - list.begin());
+    auto data = [&]() -> const HostTensor& {
+      auto found = source_.weights.find(b.target);
+      check(found != source_.weights.end(), "no data for weight {}", b.target);
+      return found->second;
     };
     switch (b.kind) {
       case BufferKind::input: s.kind = NACRE_SLOT_INPUT; s.index = static_cast<uint32_t>(b.index); break;
       case BufferKind::output: s.kind = NACRE_SLOT_OUTPUT; s.index = static_cast<uint32_t>(b.index); break;
-      case BufferKind::weight: s.kind = NACRE_SLOT_WEIGHT; s.index = number(t_.weights, b.target); break;
-      case BufferKind::state: s.kind = NACRE_SLOT_STATE; s.index = number(t_.states, b.target); break;
+      case BufferKind::weight: s.kind = NACRE_SLOT_WEIGHT; s.index = t_.weight(b.target, data()); break;
+      case BufferKind::state: s.kind = NACRE_SLOT_STATE; s.index = t_.state(b.target, data()); break;
       case BufferKind::temporary: s.kind = NACRE_SLOT_ARENA; s.offset = place_[static_cast<size_t>(id)]; break;
       case BufferKind::local: fail(ErrorKind::internal, "local buffer {} outside its group", b.name);
     }
-    formats::Tensor t = tensor(b.name, b.dtype, b.shape);
+    formats::Tensor t = tensor(b.name, b.dtype, b.shape, program_.symbols, nodes_);
     for (int d : b.order) t.layout.push_back(static_cast<uint8_t>(d));
     variant_.slot_tensors.push_back(t);
     variant_.slots.push_back(s);
     return slots_[id] = static_cast<uint32_t>(variant_.slots.size()) - 1;
   }
 
-  uint32_t provenance(const Provenance& p) {
-    const formats::Provenance f{p.op, p.module, p.file, static_cast<uint32_t>(std::max(0, p.line))};
-    auto found = std::find(t_.provenances.begin(), t_.provenances.end(), f);
-    if (found == t_.provenances.end()) found = t_.provenances.insert(t_.provenances.end(), f);
-    return static_cast<uint32_t>(found - t_.provenances.begin());
-  }
-
   void commands(const std::vector<KernelSource>& kernels, const std::vector<uint32_t>& kernel_of) {
+    int64_t scratch = 0;
     bool pending = false, pending_parallel = false;  // commands since the last barrier
     auto needs_barrier = [&](bool serial) {
       const bool barrier = pending && (!serial || pending_parallel);
@@ -368,9 +147,7 @@ class ProgramBuilder {
       pending_parallel = pending_parallel || !serial;
       return barrier;
     };
-    uint32_t most = 0;
-    for (uint32_t k : kernel_of) most = std::max(most, k + 1);
-    t_.kernel_provenances.resize(most);
+    for (uint32_t k : kernel_of) t_.kernel_provenances.resize(std::max<size_t>(t_.kernel_provenances.size(), k + 1));
     for (size_t g = 0; g < kernels.size(); ++g) {
       const KernelSource& kernel = kernels[g];
       formats::Command c;
@@ -380,9 +157,10 @@ class ProgramBuilder {
       c.threads = kernel.serial ? 1 : 0;
       c.target = kernel_of[g];
       for (BufferId id : kernel.buffers) c.operands.push_back(slot(id));
-      for (const Provenance& p : kernel.where) c.provenances.push_back(provenance(p));
+      for (const Provenance& p : kernel.where) c.provenances.push_back(t_.provenance(p));
       if (t_.kernel_provenances[c.target].empty()) t_.kernel_provenances[c.target] = c.provenances;
       c.scratch = nodes_.add(kernel.scratch_bytes);
+      scratch = std::max(scratch, bounded(0, kernel.scratch_bytes));
       c.flops = nodes_.add(kernel.flops);
       c.bytes = nodes_.add(kernel.bytes);
       variant_.commands.push_back(c);
@@ -400,24 +178,84 @@ class ProgramBuilder {
     formats::Command end;
     end.kind = NACRE_COMMAND_end;
     variant_.commands.push_back(end);
+    if (scratch <= NACRE_MAX_BYTES) variant_.scratch_bound = scratch;
   }
 
+  const VariantSource& source_;
   const LoopProgram& program_;
   const MemoryPlan& plan_;
+  const EntryTables& entry_;
   NodeList nodes_;
-  ProgramTables t_;
+  Tables& t_;
   formats::Variant variant_;
   std::vector<Size> place_;
   std::map<Expr, Expr> maxima_;          // a maximum -> its symbol
   std::map<std::string, Expr> meaning_;  // and back
   std::map<BufferId, uint32_t> slots_;
+  std::string arena_text_;
 };
 
 }  // namespace
 
-ProgramTables make_program(const LoopProgram& program, const std::vector<KernelSource>& kernels, const std::vector<uint32_t>& kernel_of,
-                           const MemoryPlan& plan, const Graph& graph, uint64_t features) {
-  return ProgramBuilder(program, plan).build(kernels, kernel_of, graph, features);
+SymbolNodes symbol_nodes(const EntryTables& entry, const std::vector<SharedInput>& shared) {
+  SymbolNodes result;
+  for (const auto& [name, facts] : entry.symbols) result.emplace(name, static_cast<uint32_t>(result.size()));
+  for (const SharedInput& s : shared)
+    for (const std::string& symbol : symbols_of(s)) result.emplace(symbol, static_cast<uint32_t>(entry.entry.nodes.size() + result.size() - entry.symbols.size()));
+  return result;
+}
+
+EntryTables make_entry(const std::string& name, const Graph& graph, const LoopProgram& general, const std::vector<SharedInput>& shared, Tables& tables) {
+  EntryTables result{{}, graph.symbols, NodeList(graph.symbols, static_cast<uint32_t>(tables.symbols.size())), {}};
+  result.bindings.first_symbol = static_cast<uint32_t>(tables.symbols.size());
+  for (const auto& [symbol, facts] : graph.symbols) tables.symbols.push_back({symbol, facts.range.min, facts.range.max, facts.multiple});
+  formats::Entry& entry = result.entry;
+  entry.name = name;
+  std::set<std::string> named;
+  for (const GraphInput& input : graph.inputs)
+    if (input.kind == InputKind::user)
+      for (const Expr& e : graph[input.value].shape)
+        for (const std::string& symbol : e.symbols()) named.insert(symbol);
+  for (const GraphInput& input : graph.inputs) {
+    if (input.kind != InputKind::user) continue;
+    const Value& value = graph[input.value];
+    const size_t number = entry.inputs.size();
+    formats::Tensor t = tensor(input.target.empty() ? value.name : input.target, value.dtype, value.shape, graph.symbols, result.nodes);
+    if (value.kind != ValueKind::tensor) t.flags |= NACRE_TENSOR_SCALAR;
+    for (const LoopProgram::Mutation& m : general.input_mutations)
+      if (m.input == static_cast<int>(number)) t.flags |= NACRE_TENSOR_MUTATED;
+    entry.inputs.push_back(t);
+    // The symbol itself may have its value from elsewhere; then this is compared with it.
+    if (value.kind != ValueKind::integer || value.expr.constant()) continue;
+    if (value.expr.op() == ExprOp::symbol && named.insert(value.expr.name()).second) continue;
+    result.bindings.numbers[number] = static_cast<uint32_t>(tables.symbols.size());
+    tables.symbols.push_back({value.name, -kUnbounded, kUnbounded, 1});
+  }
+  for (size_t i = 0; i < general.outputs.size(); ++i) {
+    const LoopProgram::Output& output = general.outputs[i];
+    check(output.buffer >= 0, "output {} is a number without a buffer", i);
+    const Buffer& b = general[output.buffer];
+    entry.outputs.push_back(tensor(b.name, b.dtype, b.shape, graph.symbols, result.nodes));
+  }
+  entry.nodes = result.nodes.nodes();
+  for (const LoopProgram::Mutation& m : general.input_mutations)
+    for (size_t other = 0; other < entry.inputs.size(); ++other) {
+      const std::pair<size_t, size_t> pair = std::minmax(static_cast<size_t>(m.input), other);
+      auto& apart = result.bindings.apart;
+      const bool scalar = (entry.inputs[other].flags & NACRE_TENSOR_SCALAR) != 0;
+      if (pair.first != pair.second && !scalar && std::find(apart.begin(), apart.end(), pair) == apart.end()) apart.push_back(pair);
+    }
+  for (const SharedInput& s : shared)
+    for (const std::string& symbol : symbols_of(s)) {
+      result.bindings.shared[symbol] = static_cast<uint32_t>(tables.symbols.size());
+      tables.symbols.push_back({symbol, 0, kUnbounded, 1});
+    }
+  return result;
+}
+
+MadeVariant make_variant(const VariantSource& source, const MemoryPlan& plan, const Graph& graph, const EntryTables& entry, Tables& tables,
+                         uint64_t features) {
+  return VariantBuilder(source, plan, entry, tables).build(graph, features);
 }
 
 }  // namespace nacre

@@ -1,51 +1,51 @@
-// Loop program + kernels + memory plan -> one variant of an entry: guard row, expression list, slots, commands.
+// Loop programs + kernels + memory plans -> an entry with its variants: guard rows, expression lists, slots, commands.
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
+#include "compiler/codegen/guards.h"
 #include "compiler/codegen/kernel.h"
+#include "compiler/codegen/nodes.h"
+#include "compiler/codegen/tables.h"
 #include "compiler/memory/plan.h"
 #include "formats/writer.h"
 
 namespace nacre {
 
-// Builds the expression list of an entry. Equal expressions share a node; the symbols come first.
-class NodeList {
- public:
-  explicit NodeList(const Facts& symbols);
-  formats::Size add(const Expr& e);  // constants need no node
-  formats::Size add(nacre_expr_kind kind, formats::Size a, formats::Size b);
-  formats::Size add_symbol(uint32_t number);  // one that guards bind beyond the program's own
-  const std::vector<formats::Node>& nodes() const { return nodes_; }
-  // The value with every symbol at its upper limit; nullopt without a limit, or on overflow.
-  std::optional<int64_t> at_limits(formats::Size size) const;
-
- private:
-  uint32_t node_of(formats::Size size);
-  uint32_t push(formats::Node node);
-  const Facts& symbols_;
-  std::vector<formats::Node> nodes_;
-  std::map<std::tuple<int, uint32_t, int64_t>, uint32_t> known_;
-  std::map<std::string, uint32_t> numbers_;  // of symbols
+// What the variants of an entry have in common.
+struct EntryTables {
+  formats::Entry entry;  // its variants are added one by one, from special to general
+  Facts symbols;
+  NodeList nodes;        // of the entry
+  Bindings bindings;
 };
 
-// Weights and states are numbered as they occur here; the caller fills in their data.
-struct ProgramTables {
-  formats::Entry entry;
-  std::vector<std::string> weights;  // targets, in the order of their numbers
-  std::vector<std::string> states;
-  std::vector<formats::Symbol> symbols;
-  std::vector<formats::Provenance> provenances;
-  std::vector<std::vector<uint32_t>> kernel_provenances;
+// `graph` gives the user inputs as the model declares them, `general` the outputs: of the variant that takes all of them.
+// `shared`: the inputs of the variant for shared memory, if there is one.
+EntryTables make_entry(const std::string& name, const Graph& graph, const LoopProgram& general, const std::vector<SharedInput>& shared,
+                       Tables& tables);
+
+// Where the kernels of a variant find their symbols.
+SymbolNodes symbol_nodes(const EntryTables& entry, const std::vector<SharedInput>& shared);
+
+struct VariantSource {
+  std::string name;
+  const LoopProgram& program;
+  const std::vector<KernelSource>& kernels;  // of each group
+  const std::vector<uint32_t>& kernel_of;    // the number of each group's kernel
+  const std::map<std::string, HostTensor>& weights;
+  const std::vector<SharedInput>& shared;    // inputs that may share memory
+};
+
+struct MadeVariant {
+  formats::Variant variant;
   std::string arena_text;  // the size of the arena in bytes: a number, or an expression over the symbols
 };
 
-// `graph` gives the user inputs as the model declares them. `kernel_of[g]`: the number of group g's kernel; `kernels[g]` its source. `features`: what the code image needs.
-ProgramTables make_program(const LoopProgram& program, const std::vector<KernelSource>& kernels, const std::vector<uint32_t>& kernel_of,
-                           const MemoryPlan& plan, const Graph& graph, uint64_t features);
+// `features`: what the code image needs.
+MadeVariant make_variant(const VariantSource& source, const MemoryPlan& plan, const Graph& graph, const EntryTables& entry, Tables& tables,
+                         uint64_t features);
 
 }  // namespace nacre

@@ -34,10 +34,16 @@ CaseSet read_set(const fs::path& folder, const std::string& name, const Json& in
   const Json inputs = info.value("inputs", Json::array());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     set.inputs.push_back(read_as(folder / fmt::format("input_{}.npy", i), dtype_of(inputs, i)));
+    InputPlace place;
+    place.offset = inputs[i].value("offset", std::int64_t{0});
+    place.strides = inputs[i].value("stride", std::vector<std::int64_t>{});
+    if (place.strides.size() == set.inputs.back().shape.size())
+      set.places.push_back(std::move(place));
     const fs::path after = folder / fmt::format("after_input_{}.npy", i);
     if (fs::exists(after))
       set.after_inputs.emplace(static_cast<int>(i), read_as(after, dtype_of(inputs, i)));
   }
+  if (set.places.size() != set.inputs.size()) set.places.clear();
   const Json outputs = info.value("outputs", Json::array());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     set.outputs.push_back(read_as(folder / fmt::format("output_{}.npy", i), dtype_of(outputs, i)));
@@ -84,10 +90,10 @@ Case read_case(const fs::path& path) {
     for (const auto& [name, set] : info.at("sets").items())
       result.sets.push_back(read_set(folder / name, name, Json(set)));
     // Of a case about aliased inputs, the last of the other sets is the one whose inputs overlap.
-    if (info.contains("alias") && !info["alias"].is_null() && info["alias"] != false)
+    if (info.contains("alias") && info["alias"].is_array())
       for (std::size_t i = result.sets.size(); i-- > 0;)
         if (result.sets[i].name.starts_with("also")) {
-          result.sets[i].shared_memory = true;
+          result.sets[i].shared = info["alias"].get<std::vector<std::size_t>>();
           break;
         }
   } catch (const Json::exception& error) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/run.h"
 #include "compiler/support/tensor.h"
 
 namespace nacre {
@@ -27,7 +28,8 @@ struct CaseSet {
   bool eager_answers =
       true;                // of one to be refused: eager, which has no guards, answers all the same
   bool continues = false;  // state carries on from the set before
-  bool shared_memory = false;  // inputs overlap in memory, which files cannot say
+  std::vector<InputPlace> places;  // of the inputs; empty: contiguous
+  std::vector<std::size_t> shared;    // inputs that are views of one storage
 };
 
 struct Tolerance {

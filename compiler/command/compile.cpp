@@ -5,10 +5,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <set>
 
+#include "compiler/command/checks.h"
 #include "compiler/command/exporter.h"
+#include "compiler/command/hot_shapes.h"
 #include "compiler/command/program.h"
 #include "compiler/command/stages.h"
 #include "compiler/command/verbs.h"
@@ -16,8 +20,8 @@
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
 #include "compiler/support/print.h"
+#include "formats/costs.h"
 #include "formats/writer.h"
-#include "targets/target.h"
 
 namespace nacre {
 namespace {
@@ -26,7 +30,12 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 struct CompileCommand {
-  std::string program;
+  std::vector<std::string> programs;
+  std::vector<std::string> entries;
+  std::vector<std::string> variants;
+  std::string shapes;
+  unsigned most_variants = 8;
+  std::uint64_t code_budget = 0;
   ProgramOptions program_options;
   std::string artifact;
   std::string target = "native";
@@ -81,36 +90,86 @@ class Progress {
   Clock::time_point last_{};
 };
 
-// The artifact's own answer to the program's sample inputs, before anything is written.
-std::string check_artifact(const Program& captured, const CompiledModel& model,
-                           const std::string& path) {
-  Case the_case;
-  the_case.name = path;
-  the_case.program = path;
-  for (const formats::Image& image : model.artifact.images)
-    if (image.features & ~host_features())
-      return "not checked: this machine does not run " + image.target;
-  if (captured.sample_inputs.empty() && !captured.graph.inputs.empty()) {
-    for (const GraphInput& input : captured.graph.inputs)
-      if (input.kind == InputKind::user) return "not checked: the program holds no sample inputs";
+// A program and the name of the entry that it becomes.
+struct NamedProgram {
+  std::string entry;  // empty: as the program calls it
+  std::string path;
+};
+
+// One program keeps its own name; of several, each has its file's or the one that was given.
+std::vector<NamedProgram> programs_of(const CompileCommand& command) {
+  std::vector<NamedProgram> programs;
+  for (const std::string& path : command.programs) programs.push_back({{}, path});
+  for (const std::string& text : command.entries) {
+    const std::size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos)
+      fail(ErrorKind::user, "'{}' is no entry: write NAME=MODEL.pt2", text);
+    programs.push_back({text.substr(0, equals), text.substr(equals + 1)});
   }
-  complete(the_case, captured);
-  const Comparison result = check_sets(the_case, Stage::artifact, *make_artifact_runner(model, 1));
-  if (!result.passed)
-    fail(ErrorKind::internal,
-         "the artifact does not give PyTorch's result, so it was not written (--no-check writes it "
-         "all "
-         "the same): {}",
-         result.reason);
-  return describe(result);
+  if (programs.empty()) fail(ErrorKind::user, "no program to compile: name a MODEL.pt2");
+  std::set<std::string> names;
+  for (NamedProgram& p : programs) {
+    if (p.entry.empty() && programs.size() > 1) p.entry = fs::path(p.path).stem().string();
+    if (!names.insert(p.entry).second)
+      fail(ErrorKind::user, "two entries named '{}': give them names with --entry NAME=MODEL.pt2",
+           p.entry);
+  }
+  return programs;
+}
+
+std::string bytes_text(std::uint64_t value) {
+  return grouped(static_cast<std::int64_t>(value)) + " bytes";
+}
+
+// "1,234 bytes"; for shapes that may differ the most that any of them needs, and the expression.
+std::string arena_text(const formats::Variant& variant, const std::string& expression) {
+  if (variant.arena_size.is_constant())
+    return bytes_text(static_cast<std::uint64_t>(variant.arena_size.raw));
+  return (variant.arena_bound ? bytes_text(static_cast<std::uint64_t>(variant.arena_bound))
+                              : "no upper limit") +
+         " = " + expression;
+}
+
+void print_figures(const CompiledModel& model, const formats::ArtifactSizes& sizes,
+                   const std::vector<std::vector<std::string>>& checks) {
+  const formats::Artifact& artifact = model.artifact;
+  std::uint64_t state = 0;
+  for (const formats::State& s : artifact.states) state += s.size_bytes;
+  fmt::print("  code     {}, {} kernels\n", bytes_text(sizes.code), artifact.kernels.size());
+  fmt::print("  weights  {}\n", bytes_text(sizes.data));
+  fmt::print("  state    {}\n", bytes_text(state));
+  if (artifact.entries.size() == 1 && artifact.entries[0].variants.size() == 1) {
+    fmt::print("  arena    {}\n", arena_text(artifact.entries[0].variants[0], model.arena_texts[0][0]));
+    fmt::print("  check    {}\n", checks[0][0]);
+    return;
+  }
+  const auto costs = formats::variant_costs(artifact);
+  for (std::size_t e = 0; e < artifact.entries.size(); ++e) {
+    const formats::Entry& entry = artifact.entries[e];
+    fmt::print("  entry {}, {} variant{}\n", entry.name, entry.variants.size(),
+               entry.variants.size() == 1 ? "" : "s, the first that fits runs");
+    for (std::size_t v = 0; v < entry.variants.size(); ++v) {
+      const formats::VariantCost& cost = costs[e][v];
+      fmt::print("    {} {}\n", v, entry.variants[v].name);
+      fmt::print("      code     {} in {} kernels; its own {} in {}\n", bytes_text(cost.code_bytes),
+                 cost.kernels, bytes_text(cost.own_code_bytes), cost.own_kernels);
+      fmt::print("      weights  {}; its own {}\n", bytes_text(cost.weight_bytes),
+                 bytes_text(cost.own_weight_bytes));
+      fmt::print("      tables   {}\n", bytes_text(cost.table_bytes));
+      fmt::print("      arena    {}\n", arena_text(entry.variants[v], model.arena_texts[e][v]));
+      fmt::print("      check    {}\n", checks[e][v]);
+    }
+  }
 }
 
 int compile_command(const CompileCommand& command) {
   const auto start = Clock::now();
+  ::unsetenv("NACRE_RECORD_SHAPES");  // what runs here is no evidence of what users run
   Progress progress(command.quiet);
   CompileOptions options;
   options.target = command.target;
   options.use_cache = !command.no_cache;
+  options.code_budget = command.code_budget;
   if (command.threads) options.jobs = command.threads;
   options.progress = [&](const std::string& what, std::size_t done, std::size_t total) {
     progress.show(what, done, total);
@@ -123,20 +182,38 @@ int compile_command(const CompileCommand& command) {
   }
   // Not to be found out after minutes of work.
   expect_writable(command.artifact);
-  if (std::error_code code; fs::equivalent(command.program, command.artifact, code))
-    fail(ErrorKind::user, "{} would be written over the program that it is made of",
-         command.artifact);
-
-  progress.show("reading " + command.program, 0, 0);
-  const Program captured = load_program(command.program, command.program_options);
-  if (options.dump) options.dump("0-captured.ir", print(captured.graph));
-  Program functional = captured;
-  functional.graph = frontend().functionalize(captured.graph);
-  const CompiledModel model = compile(std::move(functional), options);
-  std::string checked = "not checked (--no-check)";
-  if (!command.no_check) {
+  for (const std::string& text : command.variants)
+    options.variants.push_back(parse_variant(text));
+  if (!command.shapes.empty())
+    for (VariantRequest& request : hot_shapes(command.shapes, command.most_variants))
+      options.variants.push_back(std::move(request));
+  std::vector<NamedProgram> programs = programs_of(command);
+  for (const NamedProgram& p : programs)
+    if (std::error_code code; fs::equivalent(p.path, command.artifact, code))
+      fail(ErrorKind::user, "{} would be written over the program that it is made of",
+           command.artifact);
+  std::vector<Program> captured;
+  std::vector<Method> methods;
+  for (NamedProgram& p : programs) {
+    progress.show("reading " + p.path, 0, 0);
+    captured.push_back(load_program(p.path, command.program_options));
+    if (p.entry.empty()) p.entry = captured.back().graph.name;
+    if (options.dump)
+      options.dump(programs.size() == 1 ? "0-captured.ir" : "0-captured." + p.entry + ".ir",
+                   print(captured.back().graph));
+    Program functional = captured.back();
+    functional.graph = frontend().functionalize(captured.back().graph);
+    methods.push_back(make_method(p.entry, std::move(functional), captured.back().graph));
+  }
+  const CompiledModel model = compile(std::move(methods), options);
+  std::vector<std::vector<std::string>> checks;
+  for (std::uint32_t e = 0; e < programs.size(); ++e) {
+    if (command.no_check) {
+      checks.emplace_back(model.artifact.entries[e].variants.size(), "not checked (--no-check)");
+      continue;
+    }
     progress.show("checking", 0, 0);
-    checked = check_artifact(captured, model, command.program);
+    checks.push_back(check_variants(captured[e], model, e, programs[e].path));
   }
   progress.show("writing " + command.artifact, 0, 0);
   formats::ArtifactSizes sizes{};
@@ -144,21 +221,9 @@ int compile_command(const CompileCommand& command) {
              [&](const Sink& sink) { sizes = formats::write_artifact(model.artifact, sink); });
   progress.clear();
 
-  const auto bytes_text = [](std::uint64_t value) {
-    return grouped(static_cast<std::int64_t>(value)) + " bytes";
-  };
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   fmt::print("{}: {} in {:.1f} s\n", command.artifact, bytes_text(sizes.file), seconds);
-  fmt::print("  code     {}, {} kernels\n", bytes_text(model.code_bytes),
-             model.artifact.kernels.size());
-  fmt::print("  weights  {}\n", bytes_text(model.weight_bytes));
-  // Where sizes depend on shapes, the expression; else it is the number again.
-  const bool depends = model.arena_text.find_first_not_of("0123456789") != std::string::npos;
-  fmt::print("  arena    {}\n",
-             depends && model.arena_bytes == 0 ? "no upper limit" : bytes_text(model.arena_bytes));
-  if (depends) fmt::print("           = {}\n", model.arena_text);
-  fmt::print("  state    {}\n", bytes_text(model.state_bytes));
-  fmt::print("  check    {}\n", checked);
+  print_figures(model, sizes, checks);
   return 0;
 }
 
@@ -167,13 +232,32 @@ int compile_command(const CompileCommand& command) {
 Action add_compile(CLI::App& app) {
   auto command = std::make_shared<CompileCommand>();
   CLI::App* verb = app.add_subcommand("compile", "make an artifact of a PyTorch program");
-  verb->add_option("program", command->program, "a program that torch.export.save wrote, or TorchScript")
-      ->required()
+  verb->add_option("program", command->programs,
+                   "a program that torch.export.save wrote, or TorchScript; of several, each becomes "
+                   "an entry named after its file")
       ->type_name("MODEL.pt2");
+  verb->add_option("--entry", command->entries, "a program and the name of its entry; once for each")
+      ->type_name("NAME=MODEL.pt2")
+      ->allow_extra_args(false);
+  verb->add_option("--variant", command->variants,
+                   "a specialised variant beside the general one, `x: [1, 3, 2..32, 8*W]`; once for "
+                   "each")
+      ->type_name("SHAPES")
+      ->allow_extra_args(false);
   add_program_options(*verb, command->program_options);
   verb->add_option("-o,--output", command->artifact, "the artifact to write")
       ->required()
       ->type_name("MODEL.nacre");
+  verb->add_option("--shapes", command->shapes,
+                   "variants for the shapes of most calls, as NACRE_RECORD_SHAPES=FILE recorded them")
+      ->type_name("FILE");
+  verb->add_option("--most-variants", command->most_variants,
+                   "how many of --shapes at most; default: 8")
+      ->check(CLI::Range(1, 64));
+  verb->add_option("--code-budget", command->code_budget,
+                   "bytes of code for variants that pay although nobody asked for them: size 1, whole "
+                   "vectors, the sample's sizes; default: none")
+      ->type_name("BYTES");
   verb->add_option("--target", command->target,
                    "native (default) or a name that `nacre targets` lists");
   verb->add_option("--threads", command->threads, "kernels compiled at the same time; default: 2")

@@ -8,6 +8,8 @@
 #include "compiler/command/stages.h"
 #include "compiler/command/verbs.h"
 #include "compiler/compile.h"
+#include "compiler/graph/clean.h"
+#include "compiler/graph/specialize.h"
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/layout/choose.h"
@@ -25,6 +27,7 @@ struct LowerOptions {
   std::string from;
   std::string to;
   std::string target = "x86-64-v3";  // the same text on every machine
+  std::string variant;
 };
 
 std::string source_text(const LoopProgram& program, const Target& target) {
@@ -53,15 +56,25 @@ Ir verified(Ir ir, const std::string& file) {
   return ir;
 }
 
-std::string lower_graph(Graph graph, Stage from, Stage to, const Target& target) {
+std::string lower_graph(Graph graph, Stage from, Stage to, const LowerOptions& options) {
+  const Target& target = find_target(options.target);
   if (from < Stage::functional && to >= Stage::functional) graph = frontend().functionalize(graph);
   if (from < Stage::primitive && to >= Stage::primitive) {
     Program program;
     program.graph = std::move(graph);
     graph = to_primitive(program).graph;
   }
+  Narrowing narrowing;
+  if (!options.variant.empty()) {
+    narrowing = narrow(graph, parse_variant(options.variant));
+    graph = specialize(std::move(graph), narrowing);
+    if (graph.level == Level::primitive) graph = clean(std::move(graph));
+    verify(graph);
+  }
   if (to <= Stage::primitive) return print(graph);
-  return lower_loops(to_lowered(graph), Stage::lowered, to, target);
+  LoopProgram program = to_lowered(graph);
+  for (const std::size_t input : narrowing.channels_last) lie_channels_last(program, input);
+  return lower_loops(std::move(program), Stage::lowered, to, target);
 }
 
 int lower_command(const LowerOptions& options) {
@@ -69,10 +82,12 @@ int lower_command(const LowerOptions& options) {
   const Stage to = stage_of(options.to, kTextStages);
   if (from > to) fail(ErrorKind::user, "stage {} comes before {}", options.to, options.from);
   if (from == Stage::source) fail(ErrorKind::user, "kernel source cannot be read back");
+  if (!options.variant.empty() && from > Stage::primitive)
+    fail(ErrorKind::user, "only a graph can be specialised, not {}", options.from);
   const Target& target = find_target(options.target);
   const std::string text = read_file(options.file == "-" ? "/dev/stdin" : options.file);
   fmt::print("{}", from <= Stage::primitive
-                       ? lower_graph(verified(parse_graph(text), options.file), from, to, target)
+                       ? lower_graph(verified(parse_graph(text), options.file), from, to, options)
                        : lower_loops(verified(parse_loops(text), options.file), from, to, target));
   return 0;
 }
@@ -90,6 +105,8 @@ Action add_lower(CLI::App& app) {
   verb->add_option("--to", options->to, "stage to print; the same one: read, check and print")
       ->required();
   verb->add_option("--target", options->target, "for layout and source; default: x86-64-v3");
+  verb->add_option("--variant", options->variant, "specialise the primitive graph, as compile does")
+      ->type_name("SHAPES");
   return [options] { return lower_command(*options); };
 }
 

@@ -119,32 +119,40 @@ class LoopsRunner : public Runner {
 // The artifact's bytes in the real runtime.
 class ArtifactRunner : public Runner {
  public:
-  ArtifactRunner(const CompiledModel& model, unsigned threads)
-      : bytes_(artifact_memory(model.artifact)),
+  ArtifactRunner(const formats::Artifact& artifact, std::uint32_t entry, unsigned threads)
+      : entry_(entry),
+        bytes_(artifact_memory(artifact)),
         model_(RuntimeModel::open(bytes_, "the artifact")),
         session_(model_, with_threads(threads)) {}
 
   void reset() override { nacre_session_reset(session_.get()); }
 
-  CallResult call(const std::vector<HostTensor>& inputs) override {
-    RuntimeSession::Call call = session_.prepare(0, inputs);
+  CallResult call(const std::vector<HostTensor>& inputs) override { return run(inputs, {}); }
+  CallResult call(const CaseSet& set) override {
+    return run(set.inputs, PlacedInputs(set.inputs, set.places, set.shared));
+  }
+
+ private:
+  CallResult run(const std::vector<HostTensor>& inputs, PlacedInputs placed) {
+    RuntimeSession::Call call = session_.prepare(entry_, inputs, std::move(placed));
     session_.run(call);
     CallResult result;
     result.outputs = call.outputs;
     for (std::uint32_t i = 0; i < call.inputs.size(); ++i)
-      if (model_.input(0, i).mutated) result.after_inputs[static_cast<int>(i)] = call.inputs[i];
+      if (model_.input(entry_, i).mutated)
+        result.after_inputs[static_cast<int>(i)] = call.input(i);
     for (std::uint32_t i = 0; i < model_.state_count(); ++i)
       result.after_buffers[model_.state_name(i)] = session_.state(i);
     return result;
   }
 
- private:
   static nacre_session_options with_threads(unsigned threads) {
     nacre_session_options options{};
     options.threads = threads;
     return options;
   }
 
+  std::uint32_t entry_;
   AlignedBytes bytes_;
   RuntimeModel model_;
   RuntimeSession session_;
@@ -267,8 +275,9 @@ std::unique_ptr<Runner> make_loops_runner(const Program& primitive) {
   return std::make_unique<LoopsRunner>(primitive);
 }
 
-std::unique_ptr<Runner> make_artifact_runner(const CompiledModel& model, unsigned threads) {
-  return std::make_unique<ArtifactRunner>(model, threads);
+std::unique_ptr<Runner> make_artifact_runner(const formats::Artifact& artifact, std::uint32_t entry,
+                                             unsigned threads) {
+  return std::make_unique<ArtifactRunner>(artifact, entry, threads);
 }
 
 Pipeline::Pipeline(Program captured, CompileOptions options, unsigned threads)
@@ -299,12 +308,23 @@ std::unique_ptr<Runner> Pipeline::runner(Stage stage) {
     case Stage::loops:
       return make_loops_runner(primitive());
     case Stage::artifact:
-      if (!model_) model_ = std::make_unique<CompiledModel>(compile(functional(), options_));
-      return make_artifact_runner(*model_, threads_);
+      if (!model_) {
+        std::vector<Method> methods;
+        methods.push_back(make_method(captured_.graph.name, functional(), captured_.graph));
+        model_ = std::make_unique<CompiledModel>(compile(std::move(methods), options_));
+      }
+      return make_artifact_runner(model_->artifact, 0, threads_);
     default:
       break;
   }
   fail(ErrorKind::internal, "no such stage");
+}
+
+Method make_method(std::string name, Program functional, const Graph& captured) {
+  Method method{std::move(name), std::move(functional)};
+  method.overlap = frontend().overlapping(captured);
+  if (method.overlap) method.overlap->graph = frontend().functionalize(method.overlap->graph);
+  return method;
 }
 
 void complete(Case& the_case, const Program& captured) {
@@ -328,7 +348,7 @@ void complete(Case& the_case, const Program& captured) {
   bool eager_in_step = true;  // false: an earlier set of the sequence did not run in float64
   for (CaseSet& set : the_case.sets) {
     if (breaks_an_assumption(captured.graph, set.inputs)) set.refuse = true;
-    if (set.refuse || set.shared_memory) continue;
+    if (set.refuse || !set.shared.empty()) continue;
     if (!set.continues) {
       eager->reset();
       exact->reset();
@@ -364,12 +384,12 @@ void complete(Case& the_case, const Program& captured) {
 Comparison check_sets(const Case& the_case, Stage stage, Runner& runner) {
   Comparison worst;
   for (const CaseSet& set : the_case.sets) {
-    // Only an artifact has guards; and what overlaps in memory cannot be told with files.
-    if (set.shared_memory || (set.refuse && stage != Stage::artifact)) continue;
+    // Only an artifact has guards, and memory in which inputs can overlap.
+    if ((set.refuse || !set.shared.empty()) && stage != Stage::artifact) continue;
     if (!set.continues) runner.reset();
     CallResult result;
     try {
-      result = runner.call(set.inputs);
+      result = runner.call(set);
     } catch (const Error& error) {
       if (set.refuse && error.kind == ErrorKind::user) continue;
       throw Error(error.kind, set.name + ": " + error.message, error.location);

@@ -42,11 +42,14 @@ class Runner {
   virtual void reset() = 0;  // back to the initial state
   // Throws what the stage throws; a refusal of the inputs or an error in the data is Error{user}.
   virtual CallResult call(const std::vector<HostTensor>& inputs) = 0;
+  // The inputs of a set as they lie in memory; only a runner with memory of its own can tell.
+  virtual CallResult call(const CaseSet& set) { return call(set.inputs); }
 };
 
 std::unique_ptr<Runner> make_graph_runner(const Program& program, bool double_precision);
 std::unique_ptr<Runner> make_loops_runner(const Program& primitive);
-std::unique_ptr<Runner> make_artifact_runner(const CompiledModel& model, unsigned threads);
+std::unique_ptr<Runner> make_artifact_runner(const formats::Artifact& artifact, std::uint32_t entry,
+                                             unsigned threads);
 
 // Takes a program through the stages, one at a time, each made from the one before when it is first
 // asked for.
@@ -67,6 +70,9 @@ class Pipeline {
   std::unique_ptr<Program> primitive_;
   std::unique_ptr<CompiledModel> model_;
 };
+
+// A program as an entry, with its form for inputs that share memory.
+Method make_method(std::string name, Program functional, const Graph& captured);
 
 // Fills in what the case does not say: the sets of a bare program (its sample inputs), PyTorch's
 // results, and their float64 references. Error{user} for a program without sample inputs.

@@ -19,6 +19,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "compiler/command/exporter.h"
 #include "compiler/command/program.h"
@@ -43,6 +44,8 @@ struct VerifyOptions {
   ProgramOptions program;
   bool json = false;
   bool no_cache = false;
+  bool specialize = false;
+  std::vector<std::string> variants;
 };
 
 struct Verdict {
@@ -54,6 +57,32 @@ struct Verdict {
   std::optional<double> max_error;
   std::optional<double> of_limit;
 };
+
+// A variant for the sizes of each set, which then runs in it and not in the general one.
+void specialize_for_sets(const Case& the_case, const Graph& graph, CompileOptions& options) {
+  std::set<std::string> known;
+  for (const CaseSet& set : the_case.sets) {
+    if (set.refuse || !set.shared.empty()) continue;
+    VariantRequest request;
+    request.name = set.name;
+    std::string sizes;
+    std::size_t position = 0;
+    for (const GraphInput& input : graph.inputs) {
+      if (input.kind != InputKind::user) continue;
+      const std::size_t number = position++;
+      if (number >= set.inputs.size() || graph[input.value].kind != ValueKind::tensor) continue;
+      InputRequest wanted;
+      wanted.input = std::to_string(number);
+      for (const std::int64_t size : set.inputs[number].shape) {
+        wanted.dims.push_back({size, size, 1, {}});
+        sizes += fmt::format("{},", size);
+      }
+      sizes += ';';
+      request.inputs.push_back(std::move(wanted));
+    }
+    if (known.insert(sizes).second) options.variants.push_back(std::move(request));
+  }
+}
 
 // In the child. `entered` is called with each stage before it starts.
 template <typename Entered>
@@ -73,6 +102,9 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     compile_options.target = options.target;
     compile_options.use_cache = !options.no_cache;
     compile_options.jobs = options.jobs > 1 ? 1 : 2;
+    for (const std::string& text : options.variants)
+      compile_options.variants.push_back(parse_variant(text));
+    if (options.specialize) specialize_for_sets(the_case, captured.graph, compile_options);
     Pipeline pipeline(std::move(captured), compile_options, options.threads);
     Comparison worst;
     for (const Stage stage : kRunStages) {
@@ -292,6 +324,11 @@ Action add_verify(CLI::App& app) {
       ->check(CLI::NonNegativeNumber);
   verb->add_flag("--json", options->json, "a list of verdicts on standard output");
   verb->add_flag("--no-cache", options->no_cache, "compile every kernel anew");
+  verb->add_option("--variant", options->variants, "as in compile")
+      ->type_name("SHAPES")
+      ->allow_extra_args(false);
+  verb->add_flag("--specialize", options->specialize,
+                 "a variant of the artifact for the sizes of each set, which runs in it");
   return [options] { return verify(*options); };
 }
 

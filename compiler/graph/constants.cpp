@@ -35,7 +35,8 @@ bool is_creation(const Node& node) { return primitive_class(node.op) == PrimClas
 
 class Folder {
  public:
-  Folder(Program& program, const Evaluate& evaluate) : program_(program), graph_(program.graph), evaluate_(evaluate) {}
+  Folder(Program& program, const Evaluate& evaluate, const std::string& prefix)
+      : program_(program), graph_(program.graph), evaluate_(evaluate), prefix_(prefix) {}
 
   void run() {
     constant_ = constant_values(graph_);
@@ -115,7 +116,7 @@ class Folder {
 
     std::set<ValueId> replaced;
     for (size_t i = 0; i < roots_.size(); ++i) {
-      const std::string name = "constant." + graph_[roots_[i]].name;
+      const std::string name = prefix_ + "constant." + graph_[roots_[i]].name;
       graph_.inputs.push_back({roots_[i], InputKind::constant, name});
       program_.weights[name] = results[i];
       replaced.insert(roots_[i]);
@@ -148,6 +149,7 @@ class Folder {
   Program& program_;
   Graph& graph_;
   const Evaluate& evaluate_;
+  const std::string& prefix_;
   std::vector<bool> constant_;
   std::vector<int> producer_;
   std::set<ValueId> seen_;
@@ -176,8 +178,8 @@ std::vector<bool> constant_values(const Graph& graph) {
   return constant;
 }
 
-Program fold_constants(Program primitive, const Evaluate& evaluate) {
-  Folder(primitive, evaluate).run();
+Program fold_constants(Program primitive, const Evaluate& evaluate, const std::string& prefix) {
+  Folder(primitive, evaluate, prefix).run();
   return primitive;
 }
 

@@ -19,6 +19,7 @@ std::vector<bool> constant_values(const Graph& primitive);
 
 // Constant subgraphs become new weights. Views stay in the graph (they cost nothing), so do lone fills and ranges, and what
 // would take much more room than what it is made from. Weights that nothing reads any more are dropped.
-Program fold_constants(Program primitive, const Evaluate& evaluate);
+// `prefix` goes before the names of the new weights, where one name must not stand for two of them.
+Program fold_constants(Program primitive, const Evaluate& evaluate, const std::string& prefix = {});
 
 }  // namespace nacre

@@ -57,7 +57,9 @@ std::string main_variable(const Expr& index, const std::vector<std::string>& ran
 // Spreads orders of buffers from those that are decided.
 class Orders {
  public:
-  Orders(LoopProgram& program) : program_(program), decided_(program.buffers.size(), false) {}
+  Orders(LoopProgram& program) : program_(program), decided_(program.buffers.size(), false) {
+    for (size_t i = 0; i < decided_.size(); ++i) decided_[i] = !program.buffers[i].order.empty();  // an input that lies so
+  }
 
   void decide(BufferId id, std::vector<int> order) {
     if (program_[id].kind != BufferKind::temporary || decided_[static_cast<size_t>(id)]) return;
@@ -398,11 +400,21 @@ LaidOut choose_layout(LoopProgram program, const Target& target) {
   Packer packer(program, target);
   program.groups = Tiles(program, target, packer).choose();
   LaidOut result;
-  result.packed_names = packer.take_names();
+  result.packed = packer.take_packed();
   result.packing = packer.take_packing();
   result.packing.symbols = {};
   result.program = std::move(program);
   return result;
+}
+
+void lie_channels_last(LoopProgram& program, size_t input) {
+  for (const LoopProgram::Mutation& m : program.input_mutations)
+    if (m.input == static_cast<int>(input))
+      fail(ErrorKind::unsupported, "input {} is changed by the model, so it cannot be taken channels-last without a copy", input);
+  Buffer& b = program[program.inputs[input]];
+  b.order = {0};
+  for (int d = 2; d < static_cast<int>(b.shape.size()); ++d) b.order.push_back(d);
+  b.order.push_back(1);
 }
 
 }  // namespace nacre

@@ -7,6 +7,7 @@
 //   - A contraction that no tile fits becomes plain loop nests.
 #pragma once
 
+#include "compiler/layout/pack.h"
 #include "compiler/loops/group.h"
 #include "targets/target.h"
 
@@ -14,10 +15,13 @@ namespace nacre {
 
 struct LaidOut {
   LoopProgram program;
-  LoopProgram packing;                    // no inputs; each output is one packed weight
-  std::vector<std::string> packed_names;  // of the packing's outputs: what `program`'s buffers call them
+  LoopProgram packing;               // no inputs; each output is one packed weight
+  std::vector<PackedWeight> packed;  // of the packing's outputs: what `program`'s buffers call them
 };
 
 LaidOut choose_layout(LoopProgram program, const Target& target);
+
+// The given user input comes with its second dimension last in memory; what reads it follows.
+void lie_channels_last(LoopProgram& program, size_t input);
 
 }  // namespace nacre

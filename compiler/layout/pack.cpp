@@ -57,7 +57,7 @@ BufferId Packer::pack(const Operand& from, const std::string& form, const std::v
   const BufferId out = static_cast<BufferId>(packing_.buffers.size());
   packing_.buffers.push_back(packed);
   packing_.outputs.push_back({out, std::nullopt});
-  names_.push_back(name);
+  packed_.push_back({name, source.target});
   for (const Region& r : regions) {
     Nest nest;
     nest.loops = r.loops;

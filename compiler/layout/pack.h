@@ -6,6 +6,11 @@
 
 namespace nacre {
 
+// What an output of the packing program is called, and the weight that it is made of.
+struct PackedWeight {
+  std::string name, from;
+};
+
 class Packer {
  public:
   Packer(LoopProgram& program, const Target& target) : program_(program), target_(target) {
@@ -21,7 +26,7 @@ class Packer {
   void recurrent(Contraction& c, size_t i, int64_t gates);
 
   LoopProgram take_packing() { return std::move(packing_); }
-  std::vector<std::string> take_names() { return std::move(names_); }
+  std::vector<PackedWeight> take_packed() { return std::move(packed_); }
 
  private:
   // One region of a packed weight: `loops` in the order of memory, its place, and where an element comes from.
@@ -36,7 +41,7 @@ class Packer {
   LoopProgram& program_;
   const Target& target_;
   LoopProgram packing_;
-  std::vector<std::string> names_;
+  std::vector<PackedWeight> packed_;
   std::map<std::string, BufferId> made_;  // by the name of the packed weight
 };
 

@@ -84,8 +84,8 @@ class Bench:
         return Path(tempfile.mkdtemp(dir=self.scratch))
 
 
-def near(got, want):
-    numpy.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+def near(got, want, atol=1e-5):
+    numpy.testing.assert_allclose(got, want, rtol=1e-4, atol=atol)
 
 
 def numbered(folder, kind):
@@ -139,6 +139,64 @@ def test_same_input_gives_the_same_bytes(bench):
     bench.works("compile", elsewhere / "other_name.pt2", "-o", elsewhere / "b.nacre", cwd=elsewhere,
                 env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")})  # compiled anew, not from the cache
     assert (folder / "a.nacre").read_bytes() == (elsewhere / "b.nacre").read_bytes()
+
+
+def inputs_of(bench, artifact):
+    """[(name, shape)] of the first entry, shapes as inspect writes them."""
+    entry = json.loads(bench.works("inspect", artifact, "--json").out)["entries"][0]
+    return [(tensor["name"], tensor["shape"]) for tensor in entry["inputs"]]
+
+
+def test_variants_beside_the_general_one(bench):
+    case, folder = bench.case("autoencoder_dynamic"), bench.folder()
+    [(name, _)] = inputs_of(bench, bench.artifact("autoencoder_dynamic"))
+    artifact, recorded = folder / "a.nacre", folder / "shapes.txt"
+    done = bench.works("compile", case / "model.pt2", "-o", artifact, "--variant", f"{name}: [1, 640]",
+                       "--variant", f"{name}: [2..32 by 8, _]", "--dump", folder / "dump")
+    assert "3 variants" in done.out and "its own" in done.out, done
+    assert any("640" in p.name for p in (folder / "dump").iterdir()), "no dump of the special variants"
+    variants = json.loads(bench.works("inspect", artifact, "--json").out)["entries"][0]["variants"]
+    assert [v["name"] for v in variants] == [f"{name}: [1, 640]", f"{name}: [2..32 by 8, _]", "general"]
+    assert all(v["cost"]["code_bytes"] >= v["cost"]["own_code_bytes"] for v in variants), variants
+    # Weights are there once: a variant has at most a few of its own.
+    alone = bench.artifact("autoencoder_dynamic").stat().st_size
+    assert artifact.stat().st_size < 1.5 * alone, (artifact.stat().st_size, alone)
+    for set_name in ("set_0", "also_0", "also_1"):
+        out = bench.folder()
+        bench.works("run", artifact, "--inputs", case / set_name, "--output-dir", out,
+                    env={**os.environ, "NACRE_RECORD_SHAPES": str(recorded)})
+        for got, want in zip(numbered(out, "output"), numbered(case / set_name, "output"), strict=True):
+            near(got, want, atol=2e-4)
+    lines = recorded.read_text().splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["1 calls by variant 2", "1 calls by variant 0", "1 calls by variant 2"], lines
+    # The recorded shapes as variants of their own.
+    bench.works("compile", case / "model.pt2", "-o", artifact, "--shapes", recorded, "--most-variants", 2)
+    variants = json.loads(bench.works("inspect", artifact, "--json").out)["entries"][0]["variants"]
+    assert len(variants) == 3, [v["name"] for v in variants]
+    bench.refuses("compile", case / "model.pt2", "-o", artifact, "--shapes", case / "case.json", says=("case.json:1",))
+    bench.refuses("compile", case / "model.pt2", "-o", artifact, "--variant", f"{name}: [65, 640]", says=("[1, 64]",))
+    bench.refuses("compile", case / "model.pt2", "-o", artifact, "--variant", "other: [1, 640]", says=("other", name))
+
+
+def test_several_programs_are_entries_of_one_artifact(bench):
+    folder = bench.folder()
+    artifact, state = folder / "both.nacre", bench.folder()
+    bench.works("compile", "--entry", f"count={bench.case('counter') / 'model.pt2'}", "--entry",
+                f"again={bench.case('counter') / 'model.pt2'}", bench.case("mtcnn_rnet") / "model.pt2", "-o", artifact)
+    described = json.loads(bench.works("inspect", artifact, "--json").out)
+    assert [e["name"] for e in described["entries"]] == ["model", "count", "again"], described["entries"]
+    assert sorted(s["name"] for s in described["states"]) == ["calls", "total"], "state is shared by name"
+    out = bench.folder()
+    bench.works("run", artifact, "--entry", "model", "--inputs", bench.case("mtcnn_rnet") / "also_0", "--output-dir", out)
+    for got, want in zip(numbered(out, "output"), numbered(bench.case("mtcnn_rnet") / "also_0", "output"), strict=True):
+        near(got, want)
+    # Each entry goes on where the other stopped.
+    for step, entry in enumerate(("count", "again", "count")):
+        here, out = bench.case("counter") / f"sequence_{step}", bench.folder()
+        bench.works("run", artifact, "--entry", entry, "--inputs", here, "--output-dir", out, "--state", state)
+        for got, want in zip(numbered(out, "output"), numbered(here, "output"), strict=True):
+            near(got, want)
+    bench.refuses("compile", bench.case("counter") / "model.pt2", bench.case("floor") / "model.pt2", "-o", artifact, says=("model",))
 
 
 def test_dump_has_a_file_for_every_layer(bench):

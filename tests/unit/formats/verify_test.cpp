@@ -68,7 +68,7 @@ const Case kCases[] = {
     {"NodeSymbol", "node 0 reads a symbol", [](auto& a) { a.entries[0].nodes[0].a = 1; }},
     {"NodeKind", "node 1 is of kind 31",
      [](auto& a) { a.entries[0].nodes[1].kind = static_cast<nacre_expr_kind>(31); }},
-    {"GuardKind", "guard record 2 is of kind 15",
+    {"GuardKind", "guard record 2 is of kind 17",
      [](auto& a) { variant(a).guards[2].kind = NACRE_GUARD_KINDS; }},
     {"GuardInput", "guard record 2 names an input",
      [](auto& a) { variant(a).guards[2].input = 1; }},

@@ -10,11 +10,22 @@
 namespace nacre {
 namespace {
 
+struct ProgramTables {
+  formats::Entry entry;
+  std::vector<formats::Symbol> symbols;
+  std::string arena_text;
+};
+
 // The tables of a graph without kernels: its guards are what is asked for.
 ProgramTables tables_of(const std::string& text) {
   const Graph graph = parse_graph(text);
   const LoopProgram program = lower(graph);
-  return make_program(program, {}, {}, plan_memory(program), graph, 0);
+  Tables tables;
+  EntryTables entry = make_entry(graph.name, graph, program, {}, tables);
+  MadeVariant made = make_variant({"general", program, {}, {}, {}, {}}, plan_memory(program), graph,
+                                  entry, tables, 0);
+  entry.entry.variants.push_back(std::move(made.variant));
+  return {entry.entry, tables.symbols, made.arena_text};
 }
 
 std::vector<formats::Guard> of_input(const ProgramTables& tables, uint16_t input) {
@@ -29,7 +40,9 @@ std::vector<formats::Guard> of_input(const ProgramTables& tables, uint16_t input
 
 // `a == b` of the row's stage of expressions, as a text: symbols by name, other nodes by kind.
 std::vector<std::string> conditions(const ProgramTables& tables) {
-  const std::vector<formats::Node>& nodes = tables.entry.nodes;
+  const formats::Variant& variant = tables.entry.variants.at(0);
+  std::vector<formats::Node> nodes = tables.entry.nodes;  // the variant's go on where these end
+  nodes.insert(nodes.end(), variant.nodes.begin(), variant.nodes.end());
   const auto operand = [&](uint32_t number, auto& self) -> std::string {
     const formats::Node& node = nodes.at(number);
     const auto both = [&](const char* between) {
@@ -51,7 +64,7 @@ std::vector<std::string> conditions(const ProgramTables& tables) {
     }
   };
   std::vector<std::string> found;
-  for (const formats::Guard& guard : tables.entry.variants.at(0).guards)
+  for (const formats::Guard& guard : variant.guards)
     if (guard.kind == NACRE_GUARD_node)
       found.push_back(operand(static_cast<uint32_t>(guard.ref), operand));
   return found;

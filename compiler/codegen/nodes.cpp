@@ -1,0 +1,74 @@
+#include "compiler/codegen/nodes.h"
+
+#include "compiler/support/error.h"
+
+namespace nacre {
+
+using formats::Size;
+
+NodeList::NodeList(const Facts& symbols, uint32_t first_symbol) {
+  for (const auto& [name, facts] : symbols) {
+    const uint32_t number = static_cast<uint32_t>(numbers_.size());
+    numbers_[name] = number;
+    push({NACRE_EXPR_symbol, first_symbol + number, 0});
+  }
+}
+
+uint32_t NodeList::push(formats::Node node) {
+  const auto key = std::make_tuple(static_cast<int>(node.kind), node.a, node.b);
+  auto [place, added] = known_.try_emplace(key, static_cast<uint32_t>(nodes_.size()));
+  if (added) nodes_.push_back(node);
+  return place->second;
+}
+
+uint32_t NodeList::node_of(Size size) {
+  return size.is_constant() ? push({NACRE_EXPR_constant, 0, size.raw}) : size.node_number();
+}
+
+Size NodeList::add(nacre_expr_kind kind, Size a, Size b) {
+  const uint32_t first = node_of(a);
+  return Size::node(push({kind, first, static_cast<int64_t>(node_of(b))}));
+}
+
+Size NodeList::add_symbol(uint32_t number) { return Size::node(push({NACRE_EXPR_symbol, number, 0})); }
+
+uint32_t NodeList::add_symbol(const std::string& name, uint32_t number) { return numbers_[name] = add_symbol(number).node_number(); }
+
+Size NodeList::add(const Expr& e) {
+  if (auto n = e.constant()) return *n >= 0 ? Size::constant(*n) : Size::node(push({NACRE_EXPR_constant, 0, *n}));
+  const auto& operands = e.operands();
+  auto fold = [&](nacre_expr_kind kind) {
+    Size result = add(operands[0]);
+    for (size_t i = 1; i < operands.size(); ++i) result = add(kind, result, add(operands[i]));
+    return result;
+  };
+  switch (e.op()) {
+    case ExprOp::constant: break;
+    case ExprOp::symbol: {
+      auto found = numbers_.find(e.name());
+      check(found != numbers_.end(), "size expression over unknown symbol {}", e.name());
+      return Size::node(found->second);
+    }
+    case ExprOp::add: return fold(NACRE_EXPR_add);
+    case ExprOp::mul: return fold(NACRE_EXPR_mul);
+    case ExprOp::floordiv: return fold(NACRE_EXPR_floor_div);
+    case ExprOp::mod: return fold(NACRE_EXPR_mod);
+    case ExprOp::min: return fold(NACRE_EXPR_min);
+    case ExprOp::max: return fold(NACRE_EXPR_max);
+    case ExprOp::eq: return fold(NACRE_EXPR_eq);
+    case ExprOp::ne: return fold(NACRE_EXPR_ne);
+    case ExprOp::lt: return fold(NACRE_EXPR_lt);
+    case ExprOp::le: return fold(NACRE_EXPR_le);
+    case ExprOp::and_: return fold(NACRE_EXPR_and_);
+    case ExprOp::or_: return fold(NACRE_EXPR_or_);
+    case ExprOp::not_: return Size::node(push({NACRE_EXPR_not_, node_of(add(operands[0])), 0}));
+    case ExprOp::select: {  // c * a + (1 - c) * b, with c 0 or 1
+      const Expr c = Expr::make(ExprOp::ne, {operands[0], Expr(0)});
+      return add(NACRE_EXPR_add, add(NACRE_EXPR_mul, add(c), add(operands[1])),
+                 add(NACRE_EXPR_mul, add(Expr::make(ExprOp::eq, {operands[0], Expr(0)})), add(operands[2])));
+    }
+  }
+  fail(ErrorKind::internal, "an expression of unknown kind");
+}
+
+}  // namespace nacre

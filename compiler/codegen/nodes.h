@@ -1,0 +1,33 @@
+// The expression list of an entry and of its variants: the one place where sizes become nodes.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "compiler/symbolic/expr.h"
+#include "compiler/symbolic/simplify.h"
+#include "formats/writer.h"
+
+namespace nacre {
+
+// Equal expressions share a node; the symbols come first, in their order. A variant's list is a copy of its entry's that goes on.
+class NodeList {
+ public:
+  NodeList(const Facts& symbols, uint32_t first_symbol);  // the number of the first of them in the artifact
+  formats::Size add(const Expr& e);                       // constants need no node
+  formats::Size add(nacre_expr_kind kind, formats::Size a, formats::Size b);
+  formats::Size add_symbol(uint32_t number);  // one that guards bind beyond the program's own
+  uint32_t add_symbol(const std::string& name, uint32_t number);  // one that expressions may name from now on: its node
+  const std::vector<formats::Node>& nodes() const { return nodes_; }
+
+ private:
+  uint32_t node_of(formats::Size size);
+  uint32_t push(formats::Node node);
+  std::vector<formats::Node> nodes_;
+  std::map<std::tuple<int, uint32_t, int64_t>, uint32_t> known_;
+  std::map<std::string, uint32_t> numbers_;  // of the symbols' nodes
+};
+
+}  // namespace nacre

@@ -1,0 +1,91 @@
+#include "compiler/command/checks.h"
+
+#include "compiler/command/cases.h"
+#include "compiler/command/stages.h"
+#include "compiler/support/error.h"
+#include "compiler/variants.h"
+#include "targets/target.h"
+
+namespace nacre {
+namespace {
+
+std::vector<std::int64_t> dense(const std::vector<std::int64_t>& shape) {
+  std::vector<std::int64_t> strides(shape.size(), 1);
+  for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  return strides;
+}
+
+void place_together(CaseSet& set) {
+  std::int64_t end = 0;  // in bytes
+  for (std::size_t i = 0; i < set.inputs.size(); ++i) {
+    const HostTensor& tensor = set.inputs[i];
+    set.places.push_back({dense(tensor.shape), end / nacre_dtype_size_bytes(tensor.dtype)});
+    end += static_cast<std::int64_t>(tensor.size_bytes + 63) / 64 * 64;
+    set.shared.push_back(i);
+  }
+}
+
+// The inputs that are named lie channels-last, all others as they do.
+void place_channels_last(CaseSet& set, const std::vector<std::size_t>& inputs) {
+  for (const HostTensor& tensor : set.inputs) set.places.push_back({dense(tensor.shape), 0});
+  for (const std::size_t i : inputs) {
+    const std::vector<std::int64_t>& shape = set.inputs[i].shape;
+    std::vector<std::int64_t>& strides = set.places[i].strides;
+    std::int64_t step = shape[1];
+    strides[1] = 1;
+    for (std::size_t d = shape.size(); d-- > 2; step *= shape[d]) strides[d] = step;
+    strides[0] = step;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> check_variants(const Program& captured, const CompiledModel& model,
+                                        std::uint32_t entry, const std::string& path) {
+  const std::vector<formats::Variant>& variants = model.artifact.entries[entry].variants;
+  std::vector<std::string> lines;
+  std::string excuse;
+  for (const formats::Image& image : model.artifact.images)
+    if (image.features & ~host_features())
+      excuse = "not checked: this machine does not run " + image.target;
+  if (captured.sample_inputs.empty())
+    for (const GraphInput& input : captured.graph.inputs)
+      if (input.kind == InputKind::user) excuse = "not checked: the program holds no sample inputs";
+  if (!excuse.empty()) return std::vector<std::string>(variants.size(), excuse);
+
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    const bool general = v == model.general[entry];
+    Case the_case;
+    the_case.name = path;
+    the_case.program = path;
+    if (!general) {
+      auto inputs = fit_samples(captured, model.narrowings[entry][v]);
+      if (!inputs) {
+        lines.push_back("not checked: no sizes were found that it takes");
+        continue;
+      }
+      CaseSet set;
+      set.name = "sample inputs";
+      set.inputs = std::move(*inputs);
+      the_case.sets.push_back(std::move(set));
+    }
+    complete(the_case, captured);
+    // The last row is for inputs in one storage, where these lie side by side: what they give apart.
+    if (v > model.general[entry]) place_together(the_case.sets[0]);
+    const std::vector<std::size_t>& channels_last = model.narrowings[entry][v].channels_last;
+    if (!channels_last.empty()) place_channels_last(the_case.sets[0], channels_last);
+    const Comparison result = check_sets(
+        the_case, Stage::artifact,
+        *make_artifact_runner(variants.size() == 1 ? model.artifact : variant_alone(model.artifact, entry, v),
+                              entry, 1));
+    if (!result.passed)
+      fail(ErrorKind::internal,
+           "the artifact{} does not give PyTorch's result, so it was not written (--no-check writes "
+           "it all the same): {}",
+           general ? "" : fmt::format("'s variant '{}'", variants[v].name), result.reason);
+    lines.push_back(describe(result));
+  }
+  return lines;
+}
+
+}  // namespace nacre
