@@ -80,6 +80,12 @@ nacre_dtype accumulator_dtype(const Scalar& s) {
   return sums && (s.dtype == NACRE_f32 || is_half(s.dtype)) ? NACRE_f64 : s.dtype;
 }
 
+// Sums in float32 lanes go in two levels, so that the error grows with the root of the length and not with it: as many
+// steps go into a partial sum, which then goes into the total.
+constexpr int64_t kPartialSteps = 64;
+constexpr int64_t kShortestPartial = 8;
+constexpr int64_t kMostLanes = 16;
+
 bool is_logic(const std::string& prim) {
   return prim == "where" || prim == "eq" || prim == "ne" || prim == "logical_not" || prim.starts_with("bitwise_");
 }
@@ -551,9 +557,21 @@ void NestEmitter::emit_reduced() {
   for (size_t i = 0; i < nest_.code.size(); ++i)
     if (nest_.code[i].op == ScalarOp::reduce && !emitted_[i]) reduces.push_back(static_cast<int>(i));
   auto in_vectors = [&](int i) { return !vector_.empty() && varies(nest_.code[static_cast<size_t>(i)].operands[0]); };
+  // The innermost loop makes partial sums where it is long enough: whole, or in blocks.
+  const LoopVar last = reduced_.back();
+  const int64_t length = last.extent.constant().value_or(INT64_MAX);
+  const int64_t block = kPartialSteps * (vector_reduced_ ? 4 * kMostLanes : 1);
+  const bool blocks = length > 2 * block;
+  const auto has_total = [&](int i) {
+    return in_vectors(i) && nest_.code[static_cast<size_t>(i)].prim == "sum" && (blocks || (reduced_.size() > 1 && length >= kShortestPartial));
+  };
+  const bool totals = std::any_of(reduces.begin(), reduces.end(), has_total);
+  const auto zero_lanes = [&](const std::string& name, int i) { out.line("vf {}{}{} = {{}};", name, i, vector_reduced_ ? "[4]" : ""); };
   for (int i : reduces) {
     const Scalar& s = nest_.code[static_cast<size_t>(i)];
-    if (is_arg(s)) {
+    if (has_total(i)) {
+      zero_lanes("total", i);
+    } else if (is_arg(s)) {
       const nacre_dtype of = nest_.code[static_cast<size_t>(s.operands[0])].dtype;
       out.line("{} best{} = 0;", scalar_type(of), i);
       out.line("i64 r{} = 0;", i);
@@ -568,10 +586,20 @@ void NestEmitter::emit_reduced() {
   }
   const auto before = emitted_;
   const auto outside = open_;
-  for (const LoopVar& loop : reduced_) {
-    open_loop(loop, "0", cpp(loop.extent, facts_));
+  for (size_t n = 0; n + 1 < reduced_.size(); ++n) {
+    open_loop(reduced_[n], "0", cpp(reduced_[n].extent, facts_));
     emit_ready();
   }
+  const std::string end = cpp(last.extent, facts_);
+  if (totals && blocks) out.open("for (i64 block = 0; block < {}; block += {}) {{", end, block);
+  if (totals)
+    for (int i : reduces)
+      if (has_total(i)) zero_lanes("r", i);
+  if (totals && blocks)
+    open_loop(last, "block", fmt::format("(block + {0} < {1} ? block + {0} : {1})", block, end));
+  else
+    open_loop(last, "0", end);
+  emit_ready();
   for (int i : reduces) {
     const Scalar& s = nest_.code[static_cast<size_t>(i)];
     const int x = s.operands[0];
@@ -586,12 +614,21 @@ void NestEmitter::emit_reduced() {
       out.line("{} = {};", r, combined(s.prim, r, operand(x, in_vectors(i))));
     }
   }
-  for (size_t n = 0; n < reduced_.size(); ++n) close_loop();
+  close_loop();
+  for (int i : reduces) {
+    if (!has_total(i)) continue;
+    if (vector_reduced_)
+      out.line("for (int u = 0; u < 4; ++u) total{0}[u] += r{0}[u];", i);
+    else
+      out.line("total{0} += r{0};", i);
+  }
+  if (totals && blocks) out.close("}");
+  for (size_t n = 0; n + 1 < reduced_.size(); ++n) close_loop();
   open_ = outside;
   for (int i : reduces) {
     const Scalar& s = nest_.code[static_cast<size_t>(i)];
     emitted_[static_cast<size_t>(i)] = true;
-    const std::string r = "r" + std::to_string(i);
+    const std::string r = (has_total(i) ? "total" : "r") + std::to_string(i);
     if (in_vectors(i) && vector_reduced_) {
       const std::string all = combined(s.prim, combined(s.prim, r + "[0]", r + "[1]"), combined(s.prim, r + "[2]", r + "[3]"));
       const std::string whole = s.prim == "prod" ? fmt::format("({0}[0] * {0}[1]) * ({0}[2] * {0}[3])", r) : all;
