@@ -3,6 +3,7 @@
 
 #include "formats/dtype.h"
 #include "runtime/expr.h"
+#include "runtime/recent.h"
 #include "runtime/session.h"
 #include "runtime/stage.h"
 
@@ -110,7 +111,8 @@ nacre_status nacre_bind(nacre_session* s, uint32_t entry, const nacre_tensor* in
                    (int64_t)input_count);
     return NACRE_BAD_ARGUMENT;
   }
-  if (nacre_guard_same(s, entry, inputs)) return NACRE_OK;
+  if (nacre_recent_find(s, entry, inputs, changed)) return NACRE_OK;
+  nacre_recent_start(s);
   bool sizes_changed = false;
   nacre_status status = check_inputs(s, inputs, input_count, &sizes_changed);
   if (status) {
@@ -132,11 +134,7 @@ nacre_status nacre_bind(nacre_session* s, uint32_t entry, const nacre_tensor* in
   if (!status) status = check_slots(s, &s->model->variants[variant].view);
   if (!status) status = nacre_stage_plan(s, inputs);
   if (status) return status;
-  for (uint32_t i = 0; i < input_count; ++i) {
-    s->last_shapes[i].rank = inputs[i].rank;
-    s->last_shapes[i].dtype = inputs[i].dtype;
-    for (uint32_t d = 0; d < inputs[i].rank; ++d) s->last_shapes[i].sizes[d] = inputs[i].shape[d];
-  }
+  nacre_recent_keep(s);
   s->bound = true;
   return NACRE_OK;
 }

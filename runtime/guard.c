@@ -1,5 +1,5 @@
-// Guard rows + inputs -> variant: the first row that holds, from special to general. Where the
-// inputs are shaped as in the last call, so is the answer.
+// Guard rows + inputs -> variant: the first row that holds, from special to general.
+// recent.c knows what the shapes of recent calls led to.
 #include <string.h>
 
 #include "formats/dtype.h"
@@ -157,6 +157,8 @@ static bool bind_offset(const struct nacre_variant_view* row, const struct nacre
 
 static bool bind(int64_t* symbol, const struct nacre_guard* g, int64_t dim) {
   int64_t rest = dim - g->hi;
+  *symbol = rest;
+  if (g->lo == 1) return rest >= 0;  // most are, and a division takes as long as a row
   *symbol = rest / g->lo;
   return rest >= 0 && rest % g->lo == 0;
 }
@@ -296,20 +298,6 @@ uint32_t nacre_guard_choose(nacre_session* s, uint32_t entry, const nacre_tensor
     s->staged[i] = staged;
   }
   return variant;
-}
-
-bool nacre_guard_same(const nacre_session* s, uint32_t entry, const nacre_tensor* inputs) {
-  const struct nacre_model_entry* e = &s->model->entries[entry];
-  if (!s->bound || s->entry != entry || !e->by_shapes || !s->all_dense) return false;
-  for (uint32_t i = 0; i < e->view.input_count; ++i) {
-    const nacre_tensor* t = &inputs[i];
-    const struct nacre_input_shape* last = &s->last_shapes[i];
-    if (t->rank != last->rank || t->dtype != last->dtype || (t->rank && !t->shape)) return false;
-    for (uint32_t d = 0; d < t->rank; ++d)
-      if (t->shape[d] != last->sizes[d]) return false;
-    if (t->strides && !strides_follow(t, NACRE_STRIDES_CONTIGUOUS)) return false;
-  }
-  return true;
 }
 
 // ---- The message of a miss ----

@@ -6,6 +6,7 @@
 #include "runtime/block.h"
 #include "runtime/expr.h"
 #include "runtime/os.h"
+#include "runtime/recent.h"
 #include "runtime/shapes.h"
 #include "runtime/stage.h"
 
@@ -37,18 +38,13 @@ static void lay_out(struct nacre_block* block, const nacre_model* model,
   *session = s;
   if (!s) s = &unused;
   s->team = nacre_block_take(block, 1, nacre_team_size_bytes(thread_count(options)));
-  s->symbols = nacre_block_take(block, model->counts.symbol_count, sizeof *s->symbols);
   s->tried_symbols = nacre_block_take(block, model->counts.symbol_count, sizeof *s->tried_symbols);
-  s->nodes = nacre_block_take(block, most->nodes, sizeof *s->nodes);
   s->slots = nacre_block_take(block, most->slots, sizeof *s->slots);
   s->operands = nacre_block_take(block, most->operands, sizeof *s->operands);
-  s->output_shapes = nacre_block_take(block, most->outputs, sizeof *s->output_shapes);
-  s->output_sizes = nacre_block_take(block, most->outputs, sizeof *s->output_sizes);
-  s->input_sizes = nacre_block_take(block, most->inputs, sizeof *s->input_sizes);
   s->dense = nacre_block_take(block, most->inputs, sizeof *s->dense);
   s->staged = nacre_block_take(block, most->inputs, sizeof *s->staged);
   s->stage_offsets = nacre_block_take(block, most->inputs, sizeof *s->stage_offsets);
-  s->last_shapes = nacre_block_take(block, most->inputs, sizeof *s->last_shapes);
+  nacre_recent_lay_out(block, model, s);
   s->shape_capacity = shape_capacity(options);
   s->shape_counts = nacre_block_take(block, s->shape_capacity, sizeof *s->shape_counts);
   s->shape_symbols = nacre_block_take(
@@ -134,6 +130,7 @@ nacre_status nacre_session_make(const nacre_model* model, const nacre_session_op
   memset(memory, 0, count.used);
   lay_out(&block, model, options, &s);
   s->model = model;
+  nacre_recent_leave(s);
   s->threads = thread_count(options);
   s->fixed_memory = options->fixed_memory || !own;
   s->owns_memory = own;

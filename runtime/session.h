@@ -17,10 +17,26 @@ struct nacre_fault {
   int32_t code;
 };
 
-// What the last input was like.
-struct nacre_input_shape {
-  uint32_t rank, dtype;
-  int64_t sizes[NACRE_MAX_RANK];
+// recent.h
+struct nacre_recent_place {
+  uint32_t variant;  // in the model's list
+  size_t arena_used, scratch_size;
+};
+struct nacre_recent {
+  uint32_t capacity;  // numbers that one set of shapes may have
+  uint32_t count;     // places, without the last
+  uint32_t at;        // where the session's values are
+  uint32_t turn;      // the place that goes next
+  // Of the call that was looked at; hash 0: nothing that is kept.
+  uint64_t hash;
+  size_t size;  // of `looked`, in bytes
+  int64_t* looked;
+  // By place.
+  uint64_t* hashes;
+  struct nacre_recent_place* places;
+  int64_t *numbers, *symbols, *nodes;
+  int64_t (*output_shapes)[NACRE_MAX_RANK];
+  size_t *output_sizes, *input_sizes;
 };
 
 // Calls with one set of symbol values.
@@ -57,7 +73,7 @@ struct nacre_session {
   bool* staged;       // by input: copied, since the variant does not read it as it lies
   size_t* stage_offsets;
   size_t staged_size;
-  struct nacre_input_shape* last_shapes;
+  struct nacre_recent recent;
   void** input_data;  // that slots and operands are made from
   void** output_data;
   size_t arena_used;
@@ -90,9 +106,6 @@ struct nacre_session {
 // `*changed` tells whether they differ from those that the session was bound with.
 uint32_t nacre_guard_choose(nacre_session* session, uint32_t entry, const nacre_tensor* inputs,
                             bool* changed);
-// Whether the choice is what it was, since the inputs are shaped as in the last call and nothing
-// else counts.
-bool nacre_guard_same(const nacre_session* session, uint32_t entry, const nacre_tensor* inputs);
 // Puts in words what each variant wanted. The inputs are those of the choice that failed.
 void nacre_guard_explain(nacre_session* session, uint32_t entry, const nacre_tensor* inputs);
 

@@ -5,6 +5,7 @@
 #include "formats/words.h"
 #include "runtime/expr.h"
 #include "runtime/os.h"
+#include "runtime/recent.h"
 
 // Of record number i: the values of all symbols.
 static int64_t* symbols_of(const nacre_session* s, uint32_t i) {
@@ -47,8 +48,8 @@ static void say_inputs(nacre_session* s, uint32_t number, struct nacre_text* tex
   const struct nacre_model_variant* v = &s->model->variants[s->shape_counts[number].variant];
   const struct nacre_entry_view* entry = &s->model->entries[v->entry].view;
   const int64_t* symbols = symbols_of(s, number);
-  // They were evaluated before, so there is no overflow. What the session was bound for is lost.
-  s->bound = false;
+  // They were evaluated before, so there is no overflow.
+  nacre_recent_leave(s);
   nacre_expr_evaluate(entry->nodes, entry->node_count, 0, symbols, s->nodes);
   const char* separator = "";
   for (uint32_t i = 0; i < entry->input_count; ++i) {

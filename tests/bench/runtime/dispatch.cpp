@@ -74,7 +74,7 @@ void same_shapes(benchmark::State& state) {
 }
 BENCHMARK(same_shapes)->Arg(1)->Arg(1000);
 
-// Other shapes in each call, which all rows but the last refuse; the expressions are evaluated, too.
+// Two shapes in turn, which all rows but the last refuse.
 void other_shapes_last_row(benchmark::State& state) {
   Opened opened(many_rows());
   const Inputs inputs[2] = {Inputs(100), Inputs(101)};
@@ -95,6 +95,19 @@ void each_row_in_turn(benchmark::State& state) {
   for (auto _ : state) prepare(opened, inputs[i++ % kRows], state);
 }
 BENCHMARK(each_row_in_turn);
+
+// Shapes that did not run lately: all rows are tried, and the expressions evaluated.
+void new_shapes_last_row(benchmark::State& state) {
+  Opened opened(many_rows());
+  Inputs inputs(100);
+  int64_t turn = 0;
+  for (auto _ : state) {
+    inputs.shapes[0][0] = 100 + turn++ % 500;
+    for (std::size_t i = 0; i < kInputs; ++i) inputs.tensors[i].shape = inputs.shapes[i].data();
+    prepare(opened, inputs, state);
+  }
+}
+BENCHMARK(new_shapes_last_row);
 
 }  // namespace
 }  // namespace nacre::test

@@ -292,6 +292,35 @@ TEST(Session, CopiesInputsWithOtherStrides) {
   EXPECT_EQ(nacre_profile(opened.session, NACRE_PROFILE_INPUTS, &record), NACRE_NOT_FOUND);
 }
 
+// More shapes than are kept, in an order in which some come again soon and some late.
+TEST(Session, KnowsShapesThatComeAgain) {
+  Opened opened(unlimited());
+  std::vector<float> memory(128, 1.0f);
+  std::vector<float> y(64);
+  const nacre_buffer out = {y.data(), y.size() * 4};
+  std::vector<Call> calls;
+  for (int64_t rows = 2; rows <= 48; rows += 2) calls.emplace_back(rows);
+  for (std::size_t turn = 0; turn < 600; ++turn) {
+    Call& call = calls[turn * turn / 7 % (turn % 3 ? 5 : calls.size())];
+    call.in.shape = call.shape.data();
+    call.x.assign(call.x.size(), static_cast<float>(turn));
+    ASSERT_EQ(call.run(opened.session), NACRE_OK) << opened.message();
+    ASSERT_EQ(call.y.back(), 4.0f * static_cast<float>(turn));
+    EXPECT_EQ(nacre_output_shape(opened.session, 0)[0], call.shape[0]);
+    EXPECT_EQ(nacre_output_size_bytes(opened.session, 0), call.y.size() * 4);
+    if (turn % 5 == 1) {  // the same sizes, but read with other strides
+      Strided x(memory, {4, 4}, {8, 2});
+      ASSERT_EQ(nacre_run(opened.session, 0, &x.in, 1, &out, 1), NACRE_OK);
+      EXPECT_EQ(y[15], 4.0f);
+      memory.assign(memory.size(), 1.0f);
+    }
+    if (turn % 11 == 1) {  // a miss leaves what is known
+      Call odd(3);
+      EXPECT_EQ(odd.run(opened.session), NACRE_GUARD_MISS);
+    }
+  }
+}
+
 // As scale_artifact(), and x becomes 4 * x, too.
 fmt::Artifact scales_in_place() {
   fmt::Artifact a = scale_artifact();

@@ -1,0 +1,137 @@
+#include "runtime/recent.h"
+
+#include <string.h>
+
+// More than an entry usually has rows.
+static const uint32_t kPlaces = 16;
+
+// Numbers that say everything about an entry's inputs: rank and dtype, then the sizes, of each.
+static uint32_t most_numbers(const nacre_model* model) {
+  uint32_t most = 1;
+  for (uint32_t i = 0; i < model->counts.entry_count; ++i) {
+    uint32_t numbers = 1;
+    for (uint32_t j = 0; j < model->entries[i].view.input_count; ++j) {
+      struct nacre_tensor_view tensor;
+      nacre_meta_input(model->container.meta, i, j, &tensor);
+      numbers += 1 + tensor.rank;
+    }
+    if (numbers > most) most = numbers;
+  }
+  return most;
+}
+
+// With fixed shapes there are no more than the rows.
+static uint32_t places_for(const nacre_model* model) {
+  uint32_t rows = 0;
+  for (uint32_t i = 0; i < model->counts.entry_count; ++i)
+    rows += model->entries[i].view.variant_count;
+  return model->counts.symbol_count || rows > kPlaces ? kPlaces : rows;
+}
+
+// The values of one place and those of the next lie side by side.
+void nacre_recent_lay_out(struct nacre_block* block, const nacre_model* model, nacre_session* s) {
+  const struct nacre_model_limits* most = &model->limits;
+  struct nacre_recent* r = &s->recent;
+  r->capacity = most_numbers(model);
+  r->count = places_for(model);
+  size_t all = r->count + 1u;  // the last one for what is not kept
+  r->looked = nacre_block_take(block, r->capacity, sizeof *r->looked);
+  r->hashes = nacre_block_take(block, all, sizeof *r->hashes);
+  r->places = nacre_block_take(block, all, sizeof *r->places);
+  r->numbers = nacre_block_take(block, all * r->capacity, sizeof *r->numbers);
+  r->symbols = nacre_block_take(block, all * model->counts.symbol_count, sizeof *r->symbols);
+  r->nodes = nacre_block_take(block, all * most->nodes, sizeof *r->nodes);
+  r->output_shapes = nacre_block_take(block, all * most->outputs, sizeof *r->output_shapes);
+  r->output_sizes = nacre_block_take(block, all * most->outputs, sizeof *r->output_sizes);
+  r->input_sizes = nacre_block_take(block, all * most->inputs, sizeof *r->input_sizes);
+}
+
+static void enter(nacre_session* s, uint32_t place) {
+  const struct nacre_model_limits* most = &s->model->limits;
+  struct nacre_recent* r = &s->recent;
+  r->at = place;
+  s->symbols = r->symbols + (size_t)place * s->model->counts.symbol_count;
+  s->nodes = r->nodes + (size_t)place * most->nodes;
+  s->output_shapes = r->output_shapes + (size_t)place * most->outputs;
+  s->output_sizes = r->output_sizes + (size_t)place * most->outputs;
+  s->input_sizes = r->input_sizes + (size_t)place * most->inputs;
+}
+
+// What tells the call's shapes from others, in `looked`; false for what is not kept.
+static bool look(struct nacre_recent* r, const struct nacre_model_entry* e, uint32_t entry,
+                 const nacre_tensor* inputs) {
+  if (!e->by_shapes) return false;
+  uint64_t hash = 1;
+  uint32_t count = 0;
+  r->looked[count++] = entry;
+  for (uint32_t i = 0; i < e->view.input_count; ++i) {
+    const nacre_tensor* t = &inputs[i];
+    // A row would not hold either.
+    if (t->rank >= r->capacity - count || (t->rank && !t->shape)) return false;
+    r->looked[count++] = (int64_t)((uint64_t)t->dtype << 32 | t->rank);
+    for (uint32_t d = 0; d < t->rank; ++d) {
+      r->looked[count++] = t->shape[d];
+      hash = (hash << 7 | hash >> 57) ^ (uint64_t)t->shape[d];
+    }
+    uint64_t expected = 1;
+    for (uint32_t d = t->strides ? t->rank : 0; d-- > 0; expected *= (uint64_t)t->shape[d])
+      if (t->shape[d] != 1 && (uint64_t)t->strides[d] != expected) return false;
+  }
+  r->size = count * sizeof *r->looked;
+  r->hash = hash ? hash : 1;  // 0: an empty place
+  return true;
+}
+
+bool nacre_recent_find(nacre_session* s, uint32_t entry, const nacre_tensor* inputs,
+                       bool* changed) {
+  struct nacre_recent* r = &s->recent;
+  r->hash = 0;
+  if (!look(r, &s->model->entries[entry], entry, inputs)) return false;
+  // From where the session is: shapes often stay the same, or come in turn.
+  for (uint32_t i = 0, place = r->at; i <= r->count; ++i, place = place < r->count ? place + 1 : 0) {
+    if (r->hashes[place] != r->hash ||
+        memcmp(r->numbers + (size_t)place * r->capacity, r->looked, r->size))
+      continue;
+    if (place == r->at && s->bound) return true;
+    enter(s, place);
+    const struct nacre_recent_place* p = &r->places[place];
+    uint32_t input_count = s->model->entries[entry].view.input_count;
+    memset(s->dense, true, input_count * sizeof *s->dense);
+    memset(s->staged, false, input_count * sizeof *s->staged);
+    s->all_dense = true;
+    s->staged_size = 0;
+    s->entry = entry;
+    s->variant = p->variant;
+    s->arena_used = p->arena_used;
+    s->scratch_size = p->scratch_size;
+    s->bound = *changed = true;
+    return true;
+  }
+  return false;
+}
+
+void nacre_recent_start(nacre_session* s) {
+  struct nacre_recent* r = &s->recent;
+  uint32_t place = r->count;
+  if (r->hash) {
+    place = r->turn;
+    r->turn = (r->turn + 1) % r->count;
+  }
+  if (place == r->at && !r->hash) return;
+  r->hashes[place] = 0;
+  s->bound = false;
+  enter(s, place);
+}
+
+void nacre_recent_keep(nacre_session* s) {
+  struct nacre_recent* r = &s->recent;
+  if (!r->hash) return;
+  r->hashes[r->at] = r->hash;
+  r->places[r->at] = (struct nacre_recent_place){s->variant, s->arena_used, s->scratch_size};
+  memcpy(r->numbers + (size_t)r->at * r->capacity, r->looked, r->size);
+}
+
+void nacre_recent_leave(nacre_session* s) {
+  s->bound = false;
+  enter(s, s->recent.count);
+}
