@@ -1,9 +1,9 @@
 #include "compiler/memory/plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "compiler/loops/address.h"
-
 
 namespace nacre {
 
@@ -55,34 +55,57 @@ std::vector<Placement> lifetimes(const LoopProgram& program) {
 
 bool overlap(const Placement& a, const Placement& b) { return a.first <= b.last && b.first <= a.last; }
 
+// Offsets for given sizes: each buffer takes the lowest place that is free during its life. Large ones first: they are the
+// hardest to place.
+std::vector<int64_t> place(const std::vector<Placement>& all, const std::vector<int64_t>& sizes) {
+  std::vector<size_t> order(all.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<int64_t> offsets(all.size(), 0);
+  std::vector<size_t> placed;  // by offset
+  for (size_t i : order) {
+    for (size_t n : placed) {
+      if (!overlap(all[n], all[i])) continue;
+      if (offsets[i] + sizes[i] <= offsets[n]) break;
+      offsets[i] = std::max(offsets[i], offsets[n] + sizes[n]);
+    }
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i, [&](size_t a, size_t b) { return offsets[a] < offsets[b]; }), i);
+  }
+  return offsets;
+}
+
+// In the order of the offsets, each with those below it. One that lies below another of them need not be named.
+void order_by_offset(std::vector<Placement>& all) {
+  std::stable_sort(all.begin(), all.end(), [](const Placement& a, const Placement& b) { return a.offset < b.offset; });
+  std::vector<std::vector<bool>> under(all.size(), std::vector<bool>(all.size()));  // of each, all that surely end below it
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t n = i; n-- > 0;) {
+      if (!overlap(all[n], all[i]) || under[i][n]) continue;
+      all[i].below.push_back(n);
+      for (size_t k = 0; k < n; ++k)
+        if (under[n][k]) under[i][k] = true;
+      under[i][n] = true;
+    }
+    all[i].offset = 0;
+  }
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const LoopProgram& program) {
   MemoryPlan plan;
-  std::vector<Placement> all = lifetimes(program);
-  plan.constant = std::all_of(all.begin(), all.end(), [](const Placement& p) { return p.size_bytes.constant().has_value(); });
-  // Large buffers first: they are the hardest to place.
-  std::stable_sort(all.begin(), all.end(), [&](const Placement& a, const Placement& b) {
-    return typical(a.size_bytes, program.symbols) > typical(b.size_bytes, program.symbols);
-  });
-  for (Placement& p : all) {
-    std::vector<size_t> neighbours;
-    for (size_t i = 0; i < plan.placements.size(); ++i)
-      if (overlap(plan.placements[i], p)) neighbours.push_back(i);
-    if (plan.constant) {
-      std::sort(neighbours.begin(), neighbours.end(), [&](size_t a, size_t b) { return plan.placements[a].offset < plan.placements[b].offset; });
-      const int64_t size = *p.size_bytes.constant();
-      for (size_t i : neighbours) {
-        const Placement& n = plan.placements[i];
-        if (p.offset + size <= n.offset) break;
-        p.offset = std::max(p.offset, n.offset + *n.size_bytes.constant());
-      }
-      plan.size_bytes = std::max(plan.size_bytes, p.offset + size);
-    } else {
-      p.below = neighbours;
-    }
-    plan.placements.push_back(p);
+  plan.placements = lifetimes(program);
+  std::vector<int64_t> sizes;
+  for (const Placement& p : plan.placements) {
+    plan.constant = plan.constant && p.size_bytes.constant();
+    sizes.push_back(std::max<int64_t>(typical(p.size_bytes, program.symbols), 0));
   }
+  const std::vector<int64_t> offsets = place(plan.placements, sizes);
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    plan.placements[i].offset = offsets[i];
+    plan.size_bytes = std::max(plan.size_bytes, offsets[i] + sizes[i]);
+  }
+  if (!plan.constant) order_by_offset(plan.placements);
   return plan;
 }
 

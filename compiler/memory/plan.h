@@ -1,8 +1,12 @@
 // Where temporaries lie in the arena: lifetimes -> offsets.
 //
-// With constant sizes every buffer takes the lowest place that is free during its life. Where sizes depend on symbols, one
-// plan must hold for every shape: a buffer lies behind the ends of all buffers placed before it that live at the same time,
-// which is a maximum that the runtime computes; memory then follows the actual sizes.
+// With constant sizes every buffer takes the lowest place that is free during its life, the largest first. Where sizes depend
+// on symbols, one plan must hold for every shape: of two buffers that live at the same time, one lies above the other whatever
+// the sizes are, and an offset is the largest end of those below, which the runtime computes. Which of the two is above is
+// what the plan for typical sizes says: for these the arena is as small as with constant sizes, and it follows the actual ones.
+// A chain of 40 layers takes turns between two places:
+//
+//   b0: 0   b1: end of max(b0, b2)   b2: 0   b3: end of max(b2, b4) ...
 #pragma once
 
 #include <vector>
@@ -16,7 +20,7 @@ struct Placement {
   int first = 0, last = 0;    // groups, inclusive
   Expr size_bytes;            // a multiple of 64
   int64_t offset = 0;         // if the plan is constant
-  std::vector<size_t> below;  // otherwise: placements whose ends bound the offset
+  std::vector<size_t> below;  // otherwise: earlier placements whose ends bound the offset
 };
 
 struct MemoryPlan {
