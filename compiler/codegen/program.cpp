@@ -58,14 +58,14 @@ class VariantBuilder {
     std::vector<Extent> ends;
     Extent total;
     for (const Placement& p : plan_.placements) {
-      // An end below another's is covered by it only by chance, so all of them count.
+      // An end below another's is covered by it only by chance, so all of them count. No end is below 0, whatever intervals say.
       Extent offset;
-      for (size_t i : p.below) offset = larger(offset, ends[i]);
+      for (size_t i : p.below) offset = i == p.below.front() ? ends[i] : larger(offset, ends[i]);
       const Size bytes = nodes_.add(p.size_bytes);
       ends.push_back({offset.expr + p.size_bytes, offset.size == Size::constant(0) ? bytes : nodes_.add(NACRE_EXPR_add, offset.size, bytes),
                       bounded(offset.bound, p.size_bytes)});
       place_[static_cast<size_t>(p.buffer)] = offset.size;
-      total = larger(total, ends.back());
+      total = ends.size() == 1 ? ends.back() : larger(total, ends.back());
     }
     variant_.arena_size = total.size;
     if (total.bound <= NACRE_MAX_BYTES) variant_.arena_bound = total.bound;
