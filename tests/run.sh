@@ -6,7 +6,8 @@
 #
 # unit      what ctest knows: unit, differential and size tests
 # golden    textual IR through the stages (tests/golden)
-# models    every model of tests/models at every stage, and the ones saved after run_decompositions()
+# models    every model of tests/models at every stage, the ones saved after run_decompositions(), some with all their dimensions
+#           dynamic (--all: every one), inputs that lie in special ways, and dynamic models with a variant for each size
 # operators a fixed sample of PyTorch's own operator database (tests/operators); --all: three cases an operator and dtype. It tells
 #           how far nacre is: complex numbers, spectra and sizes that depend on data still fail in it, so a plain run leaves it out
 # command   the nacre command on damaged and missing files, full disks, wrong shapes (tests/command)
@@ -73,12 +74,15 @@ tests_of() {
 }
 
 models() {
-  local cases=$NACRE_CACHE/cases decomposed=$NACRE_CACHE/cases-decomposed sizes=$NACRE_CACHE/cases-sizes folders=() more
+  local cases=$NACRE_CACHE/cases decomposed=$NACRE_CACHE/cases-decomposed sizes=$NACRE_CACHE/cases-sizes inputs=$NACRE_CACHE/cases-inputs folders=() more
+  local some=(--only floor,autoencoder,ds_cnn,gru_keyword,tcn_denoiser,resnet8,unet_small,minilm)
+  [ ${#everything[@]} -eq 0 ] || some=()
   nacre_say "exporting the models that are not exported yet"
   "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$cases" --jobs "$(nproc)" || count "export" 0 1 1
   "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$decomposed" --decomposed --small --jobs "$(nproc)" ||
     count "export, decomposed" 0 1 1
-  "$NACRE_PYTHON" "$root/tests/models/dynamic.py" --out "$sizes" --small --jobs "$(nproc)" || count "export, sizes" 0 1 1
+  "$NACRE_PYTHON" "$root/tests/models/dynamic.py" --out "$sizes" "${some[@]}" --jobs "$(nproc)" || count "export, sizes" 0 1 1
+  "$NACRE_PYTHON" "$root/tests/models/inputs.py" --out "$inputs" || count "export, inputs" 0 1 1
   IFS=: read -ra more <<<"${NACRE_MODELS:-}"
   for folder in "${more[@]}"; do
     [ -z "$folder" ] || folders+=("$folder")
@@ -87,6 +91,9 @@ models() {
   counted models "${verify[@]}" "$cases" ${folders:+--frontier "${folders[@]}"}
   counted "models, decomposed" "${verify[@]}" --stage artifact "$decomposed"
   counted "models, sizes" "${verify[@]}" --stage artifact "$sizes"
+  counted "models, inputs" "${verify[@]}" "$inputs"
+  counted "models, variants" "${verify[@]}" --stage artifact --specialize \
+    --only autoencoder_dynamic,ds_cnn_dynamic,gru_keyword_dynamic,resnet8_dynamic,minilm_dynamic,resnet18_dynamic "$cases"
 }
 
 operators() {

@@ -84,6 +84,7 @@ Case read_case(const fs::path& path) {
     result.name = info.value("name", result.name);
     result.program = folder / info.value("program", "model.pt2");
     result.examples = info.value("examples", std::vector<std::string>());
+    result.variants = info.value("variants", std::vector<std::string>());
     result.shape_only = info.value("expect", "value") == "shape_only";
     if (info.contains("tol") && info["tol"].is_array() && info["tol"].size() == 2)
       result.tolerance = {info["tol"][0].get<double>(), info["tol"][1].get<double>()};

@@ -41,6 +41,7 @@ struct Case {
   std::string name;
   std::filesystem::path program;       // .pt2, or TorchScript
   std::vector<std::string> examples;   // of TorchScript's arguments, as --example takes them
+  std::vector<std::string> variants;   // beside the general one, as --variant takes them
   std::vector<CaseSet> sets;           // empty: the program's own sample inputs
   bool shape_only = false;             // results are random by design
   std::optional<Tolerance> tolerance;  // the case's own, where the rule does not suit it

@@ -102,8 +102,8 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     compile_options.target = options.target;
     compile_options.use_cache = !options.no_cache;
     compile_options.jobs = options.jobs > 1 ? 1 : 2;
-    for (const std::string& text : options.variants)
-      compile_options.variants.push_back(parse_variant(text));
+    for (const std::vector<std::string>& texts : {options.variants, the_case.variants})
+      for (const std::string& text : texts) compile_options.variants.push_back(parse_variant(text));
     if (options.specialize) specialize_for_sets(the_case, captured.graph, compile_options);
     Pipeline pipeline(std::move(captured), compile_options, options.threads);
     Comparison worst;
