@@ -346,9 +346,7 @@ bool NestEmitter::choose_vector() {
 std::string NestEmitter::literal(const Scalar& s) const {
   if (is_floating(s.dtype)) return float_literal(s.number, s.dtype == NACRE_f64);
   if (s.dtype == NACRE_bool_) return s.number != 0 ? "true" : "false";
-  if (std::abs(s.number) <= 9007199254740992.0 && s.number == std::floor(s.number) && !(s.number == 0 && !s.expr.is(0)))
-    return integer_literal(static_cast<int64_t>(s.number));
-  return cpp(s.expr, facts_);
+  return integer_literal(std::abs(s.number) < 0x1p63 ? static_cast<int64_t>(s.number) : INT64_MIN);
 }
 
 std::string NestEmitter::operand(int scalar, bool as_vector) const {

@@ -234,10 +234,7 @@ void Lowering::lower_view(const Node& node, const NodeArgs& args) {
   } else if (prim == "window") {
     result = window_view(x, args.integer("dim"), args.expr("size"), args.expr("step"), args.expr("dilation"), facts);
   } else if (prim == "pad") {
-    Scalar value;
-    value.op = ScalarOp::constant;
-    value.dtype = compute_type(x.dtype);
-    value.number = args.number("value");
+    const Scalar value = number_scalar(args, "value", x.dtype);
     std::optional<View> padded = pad_view(x, args.exprs("low"), args.exprs("high"), value, facts);
     if (!padded) {
       // Padded with another value already, or no buffer at all: a copy of it is padded.
@@ -250,24 +247,23 @@ void Lowering::lower_view(const Node& node, const NodeArgs& args) {
   views_[static_cast<size_t>(y)] = std::move(result);
 }
 
+// An argument that is a number, as a scalar for elements of `dtype`.
+Scalar Lowering::number_scalar(const NodeArgs& args, const std::string& name, nacre_dtype dtype) {
+  std::vector<Scalar> code;
+  CodeBuilder builder(code);
+  const Argument& value = args.get(name);
+  if (const Expr* e = std::get_if<Expr>(&value))
+    builder.index(*e, dtype);
+  else
+    builder.constant(args.number(name), dtype);
+  return code[0];
+}
+
 bool Lowering::lower_creation(const Node& node, const NodeArgs& args) {
   const ValueId y = node.outputs.empty() ? kNoValue : node.outputs[0];
   if (node.op == "prim.full") {
-    Scalar s;
-    s.dtype = compute_type(graph_[y].dtype);
+    Scalar s = number_scalar(args, "value", graph_[y].dtype);
     s.where = node.where;
-    const Argument& value = args.get("value");
-    const Expr* e = std::get_if<Expr>(&value);
-    if (e && !e->constant()) {
-      s.op = ScalarOp::index;
-      s.expr = *e;
-    } else if (e && std::abs(*e->constant()) > (int64_t{1} << 53)) {
-      s.op = ScalarOp::index;
-      s.expr = *e;
-    } else {
-      s.op = ScalarOp::constant;
-      s.number = args.number("value");
-    }
     views_[static_cast<size_t>(y)] = filled(std::move(s), graph_[y].shape, graph_[y].dtype);
     return true;
   }

@@ -32,6 +32,7 @@ class Lowering {
   void lower_inputs();
   void lower_node(const Node& node);
   void lower_view(const Node& node, const NodeArgs& args);
+  static Scalar number_scalar(const NodeArgs& args, const std::string& name, nacre_dtype dtype);
   bool lower_creation(const Node& node, const NodeArgs& args);
   void lower_pointwise(const Node& node, const Primitive& prim);
   void lower_reduction(const Node& node, const Primitive& prim, const NodeArgs& args);
