@@ -77,6 +77,10 @@ struct Kernels {
   std::vector<uint32_t> add(const std::vector<KernelSource>& kernels) {
     std::vector<uint32_t> numbers;
     for (const KernelSource& kernel : kernels) {
+      if (kernel.body.empty()) {  // of control flow
+        numbers.push_back(0);
+        continue;
+      }
       auto [place, added] = known.try_emplace(kernel.body, static_cast<uint32_t>(sources.size()));
       if (added) {
         const std::string symbol = fmt::format("k{}_{}", sources.size(), kernel.name);
@@ -116,7 +120,8 @@ void finish_form(Form& form, const EntryTables& entry, const Target& target, Pac
   form.program = std::move(laid_out.program);
   dump(options, "5-layout", form.label, ".loops", [&] { return print(form.program); });
   const SymbolNodes nodes = symbol_nodes(entry, form.shared);
-  for (const Group& group : form.program.groups) form.kernels.push_back(emit_kernel(form.program, group, target, nodes));
+  for (const Group& group : form.program.groups)
+    form.kernels.push_back(group.control ? KernelSource{} : emit_kernel(form.program, group, target, nodes));
 }
 
 // Forms -> an artifact. Puts the forms in the order of the guard table: one that takes some of another's shapes comes before it.
@@ -315,7 +320,9 @@ std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<s
   Form form{kGeneral, "", {}, program, weights, false, {}, {}, {}};
   Tables tables;
   std::vector<EntryForms> entries;
-  entries.push_back({"constants", Graph{}, make_entry("constants", Graph{}, program, {}, tables), {}});
+  Graph nothing;
+  nothing.symbols = program.symbols;
+  entries.push_back({"constants", nothing, make_entry("constants", nothing, program, {}, tables), {}});
   finish_form(form, entries[0].tables, *target, packed, quiet);
   entries[0].forms.push_back(std::move(form));
   const CompiledModel compiled = assemble(entries, std::move(tables), *target, quiet);

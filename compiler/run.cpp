@@ -270,6 +270,17 @@ void RuntimeSession::run(Call& call) {
       nacre_run(get(), call.entry, list.data(), static_cast<std::uint32_t>(list.size()),
                 outputs.data(), static_cast<std::uint32_t>(outputs.size()));
   require(status, nacre_session_message(get()));
+  // Sizes that depend on data are known now.
+  for (std::uint32_t i = 0; i < call.outputs.size(); ++i) {
+    HostTensor& output = call.outputs[i];
+    const std::int64_t* shape = nacre_output_shape(get(), i);
+    std::vector<std::int64_t> sizes(shape, shape + output.shape.size());
+    if (sizes == output.shape) continue;
+    std::byte* bytes = nullptr;
+    HostTensor cut = make_tensor(output.dtype, sizes, &bytes);
+    if (cut.size_bytes) std::memcpy(bytes, output.data.get(), cut.size_bytes);
+    output = std::move(cut);
+  }
 }
 
 HostTensor RuntimeSession::state(std::uint32_t number) const {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "compiler/graph/ops.h"
 #include "compiler/graph/text.h"
 #include "compiler/support/error.h"
 #include "exporter/aten.h"
@@ -70,6 +71,11 @@ class Executor {
     check(!v.isNone(), "%{} has no value", graph_[id].name);
     return v;
   }
+  std::vector<int64_t> sizes_of(const Value& meta) const {
+    std::vector<int64_t> sizes;
+    for (const Expr& e : meta.shape) sizes.push_back(std::max<int64_t>(0, integer(e)));
+    return sizes;
+  }
   int64_t integer(const Expr& e) const {
     for (const std::string& s : e.symbols())
       check(symbols_.count(s) != 0, "symbol {} has no value yet in {}", s, e.str());
@@ -87,6 +93,7 @@ class Executor {
   std::vector<c10::IValue> run_subgraph(const std::string& name,
                                         const std::vector<c10::IValue>& operands);
   std::vector<c10::IValue> control_flow(const Node& node);
+  std::vector<c10::IValue> primitive_control_flow(const Node& node);
   std::vector<c10::IValue> list(const Node& node, std::string_view name) {
     std::vector<c10::IValue> result;
     const Argument* a = node.find(name);
@@ -145,6 +152,7 @@ std::vector<c10::IValue> Executor::run() {
 }
 
 std::vector<c10::IValue> Executor::results_of(const Node& node) {
+  if (primitive_class(node.op) == PrimClass::control) return primitive_control_flow(node);
   if (node.op.starts_with("prim.")) return run_primitive(graph_, node, environment_);
   if (node.op.starts_with("sym.")) return {number(node)};
   if (node.op.starts_with("higher_order.")) return control_flow(node);
@@ -254,9 +262,13 @@ std::vector<c10::IValue> Executor::control_flow(const Node& node) {
   auto append = [](std::vector<c10::IValue>& to, const std::vector<c10::IValue>& more) {
     to.insert(to.end(), more.begin(), more.end());
   };
-  auto stacked = [](const std::vector<std::vector<c10::IValue>>& rows,
-                    size_t column) -> c10::IValue {
+  auto stacked = [&](const std::vector<std::vector<c10::IValue>>& rows, const Node& of,
+                     size_t column, size_t result) -> c10::IValue {
     std::vector<at::Tensor> tensors;
+    if (rows.empty()) {
+      const Value& meta = graph_[of.outputs[result]];
+      return at::empty(sizes_of(meta), aten::to_torch(meta.dtype));
+    }
     for (const auto& row : rows) tensors.push_back(row.at(column).toTensor());
     return at::stack(tensors);
   };
@@ -283,10 +295,8 @@ std::vector<c10::IValue> Executor::control_flow(const Node& node) {
       append(operands, additional);
       rows.push_back(run_subgraph(graph("body_graph"), operands));
     }
-    if (rows.empty())
-      fail_at(ErrorKind::unsupported, where_text(node.where), "map over no elements");
     std::vector<c10::IValue> results;
-    for (size_t c = 0; c < rows[0].size(); ++c) results.push_back(stacked(rows, c));
+    for (size_t c = 0; c < node.outputs.size(); ++c) results.push_back(stacked(rows, node, c, c));
     return results;
   }
   if (node.op == "higher_order.scan") {
@@ -302,10 +312,9 @@ std::vector<c10::IValue> Executor::control_flow(const Node& node) {
       carried.assign(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(count));
       rows.emplace_back(results.begin() + static_cast<std::ptrdiff_t>(count), results.end());
     }
-    if (rows.empty())
-      fail_at(ErrorKind::unsupported, where_text(node.where), "scan over no elements");
     std::vector<c10::IValue> results = carried;
-    for (size_t c = 0; c < rows[0].size(); ++c) results.push_back(stacked(rows, c));
+    for (size_t c = 0; count + c < node.outputs.size(); ++c)
+      results.push_back(stacked(rows, node, c, count + c));
     return results;
   }
   if (node.op == "higher_order.associative_scan") {
@@ -323,10 +332,51 @@ std::vector<c10::IValue> Executor::control_flow(const Node& node) {
     }
     if (rows.empty()) return xs;
     std::vector<c10::IValue> results;
-    for (size_t c = 0; c < rows[0].size(); ++c) results.push_back(stacked(rows, c));
+    for (size_t c = 0; c < rows[0].size(); ++c) results.push_back(stacked(rows, node, c, c));
     return results;
   }
   fail_at(ErrorKind::unsupported, where_text(node.where), "{}", node.op);
+}
+
+std::vector<c10::IValue> Executor::primitive_control_flow(const Node& node) {
+  auto graph = [&](std::string_view name) { return std::get<SubgraphRef>(*node.find(name)).name; };
+  if (node.op == "prim.item") return {output(*node.find("x")).toTensor().item().toLong()};
+  if (node.op == "prim.check") {
+    if (integer(std::get<Expr>(*node.find("condition"))) == 0)
+      fail_at(ErrorKind::user, where_text(node.where), "{}",
+              std::get<std::string>(*node.find("message")));
+    return {};
+  }
+  if (node.op == "prim.cond") {
+    bool taken = truth(output(*node.find("predicate")));
+    return run_subgraph(graph(taken ? "true_graph" : "false_graph"), list(node, "operands"));
+  }
+  std::vector<c10::IValue> carried = list(node, "carried"), others = list(node, "operands");
+  const size_t count = carried.size();
+  auto step = [&](std::string_view name) {
+    std::vector<c10::IValue> operands = carried;
+    operands.insert(operands.end(), others.begin(), others.end());
+    return run_subgraph(graph(name), operands);
+  };
+  if (node.op == "prim.while_loop") {
+    while (truth(step("cond_graph").at(0))) carried = step("body_graph");
+    return carried;
+  }
+  const int64_t length = integer(std::get<Expr>(*node.find("length")));
+  const std::string index = std::get<Expr>(*node.find("index")).name();
+  std::vector<std::vector<at::Tensor>> rows(node.outputs.size() - count);
+  for (int64_t i = 0; i < length; ++i) {
+    symbols_[index] = i;  // subgraphs see the symbols around them
+    std::vector<c10::IValue> results = step("body_graph");
+    for (size_t c = 0; c < rows.size(); ++c) rows[c].push_back(results.at(count + c).toTensor());
+    carried.assign(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  for (size_t c = 0; c < rows.size(); ++c) {
+    const Value& meta = graph_[node.outputs[count + c]];
+    carried.push_back(rows[c].empty() ? at::empty(sizes_of(meta), aten::to_torch(meta.dtype))
+                                      : at::stack(rows[c]));
+  }
+  return carried;
 }
 
 // The tensor in memory of its own, laid out as the graph says.

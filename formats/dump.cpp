@@ -46,6 +46,8 @@ void dump_command(const Artifact& a, const nacre_words& words, const Command& c,
   if (c.kind == NACRE_COMMAND_branch || c.kind == NACRE_COMMAND_jump) {
     text += fmt::format(" to {}", c.target);
   }
+  if (c.kind == NACRE_COMMAND_bind) text += " to " + a.symbols[c.target].name;
+  if (c.kind == NACRE_COMMAND_check) text += " " + size_words(words, Size::node(c.target));
   if (c.flags & NACRE_COMMAND_BARRIER) text += " barrier";
   if (c.flags & NACRE_COMMAND_TEAM) text += " team";
   if (c.threads) text += fmt::format(" threads {}", c.threads);

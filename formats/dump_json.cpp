@@ -30,6 +30,7 @@ Json tensor(const nacre_words& words, const Tensor& t) {
   for (const Size& dim : t.dims) dims.push_back(size(words, dim));
   Json result = {{"name", t.name}, {"dtype", nacre_dtype_name(t.dtype)}, {"shape", dims}};
   if (!t.layout.empty()) result["layout"] = t.layout;
+  for (const Size& bound : t.bounds) result["at_most"].push_back(size(words, bound));
   if (t.flags & NACRE_TENSOR_MUTATED) result["mutated"] = true;
   if (t.flags & NACRE_TENSOR_SCALAR) result["scalar"] = true;
   return result;
@@ -40,6 +41,8 @@ Json command(const Artifact& a, const nacre_words& words, const Command& c) {
   if (c.kind == NACRE_COMMAND_call) result["kernel"] = c.target;
   if (c.kind == NACRE_COMMAND_import) result["import"] = a.imports[c.target];
   if (c.kind == NACRE_COMMAND_branch || c.kind == NACRE_COMMAND_jump) result["target"] = c.target;
+  if (c.kind == NACRE_COMMAND_bind) result["symbol"] = a.symbols[c.target].name;
+  if (c.kind == NACRE_COMMAND_check) result["condition"] = size(words, Size::node(c.target));
   result["buffers"] = c.operands;
   result["barrier"] = (c.flags & NACRE_COMMAND_BARRIER) != 0;
   if (c.flags & NACRE_COMMAND_TEAM) result["team"] = true;

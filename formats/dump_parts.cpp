@@ -150,6 +150,9 @@ std::string tensor_words(const nacre_words& words, const Tensor& tensor) {
     text += (i ? ", " : "") + size_words(words, tensor.dims[i]);
   }
   text += "]";
+  for (std::size_t i = 0; i < tensor.bounds.size(); ++i)
+    text += (i ? ", " : " at most [") + size_words(words, tensor.bounds[i]);
+  if (!tensor.bounds.empty()) text += "]";
   if (tensor.layout.empty()) return text;
   text += " layout(";
   for (std::size_t i = 0; i < tensor.layout.size(); ++i) {

@@ -41,6 +41,7 @@ enum {
   NACRE_DATA_INDEX = 1,     // index out of range
   NACRE_DATA_DIVISION = 2,  // integer division or modulo by zero
   NACRE_DATA_ASSERT = 3,    // an assertion of the model does not hold
+  NACRE_DATA_RANGE = 4,     // a size that depends on data is out of its range
 };
 
 // `which`: the position in the command's provenance list of the operator at fault; 0 where the

@@ -45,6 +45,8 @@ void read_tensor(const fmt::Tensor* tensor, nacre_tensor_view* view) {
   view->dims = array<nacre_size>(tensor->dims());
   view->layout_count = count(tensor->layout());
   view->layout = array<uint8_t>(tensor->layout());
+  view->bound_count = count(tensor->bounds());
+  view->bounds = array<nacre_size>(tensor->bounds());
 }
 
 }  // namespace

@@ -72,6 +72,8 @@ struct nacre_tensor_view {
   uint32_t dtype, flags, rank, layout_count;
   const nacre_size* dims;
   const uint8_t* layout;
+  const nacre_size* bounds;  // NULL: none
+  uint32_t bound_count;
 };
 
 struct nacre_image_view {

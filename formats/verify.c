@@ -261,9 +261,12 @@ bool nacre_check_tensor(struct nacre_checker* c, const struct nacre_tensor_view*
   bool good = nacre_dtype_size_bytes(tensor->dtype) && tensor->rank <= NACRE_MAX_RANK &&
               nacre_aligned(tensor->dims, tensor->rank) &&
               (!tensor->layout_count || tensor->layout_count == tensor->rank) &&
+              (!tensor->bound_count || tensor->bound_count == tensor->rank) &&
+              nacre_aligned(tensor->bounds, tensor->bound_count) &&
               !(tensor->flags & NACRE_TENSOR_SCALAR && tensor->rank);
   for (uint32_t i = 0; good && i < tensor->rank; ++i)
-    good = nacre_size_valid(tensor->dims[i], node_count);
+    good = nacre_size_valid(tensor->dims[i], node_count) &&
+           (!tensor->bound_count || nacre_size_valid(tensor->bounds[i], node_count));
   uint32_t seen = 0;
   for (uint32_t i = 0; good && i < tensor->layout_count; ++i) {
     good = tensor->layout[i] < tensor->rank && !(seen >> tensor->layout[i] & 1);

@@ -142,9 +142,20 @@ static bool check_row(struct nacre_checker* c, const struct nacre_variant_view* 
   for (uint32_t i = 0; i < input_count; ++i)
     if (!row.rank[i] || !row.has_dtype[i])
       return nacre_bad(c, "input %d has no guard for its rank and dtype", i, 0);
+  // Others get their values while the program runs.
+  for (uint32_t i = 0; i < v->command_count; ++i) {
+    const struct nacre_command* command = &v->commands[i];
+    if (command->kind != NACRE_COMMAND_bind || command->target >= c->counts.symbol_count) continue;
+    if (nacre_set_has(&row.bound, command->target))
+      return nacre_bad(c, "command %d binds a symbol that a guard has bound", i, 0);
+  }
+  for (uint32_t i = 0; i < v->command_count; ++i)
+    if (v->commands[i].kind == NACRE_COMMAND_bind &&
+        v->commands[i].target < c->counts.symbol_count)
+      nacre_set_add(&row.bound, v->commands[i].target);
   for (uint32_t i = 0; i < c->counts.symbol_count; ++i)
     if (nacre_set_has(reads, i) && !nacre_set_has(&row.bound, i))
-      return nacre_bad(c, "symbol %d is read, but no guard binds it", i, 0);
+      return nacre_bad(c, "symbol %d is read, but nothing binds it", i, 0);
   return true;
 }
 
@@ -186,8 +197,16 @@ static bool check_slot(struct nacre_checker* c, const struct nacre_slot* slot, u
   return good || nacre_bad(c, "slot %d does not lie in its buffer", number, 0);
 }
 
+// A loop must have a way out: a branch between its head and the jump back that goes on behind it.
+static bool has_exit(const struct nacre_variant_view* v, uint32_t head, uint32_t jump) {
+  for (uint32_t i = head + 1; i < jump; ++i)
+    if (v->commands[i].kind == NACRE_COMMAND_branch && v->commands[i].target > jump) return true;
+  return false;
+}
+
 static bool check_target(struct nacre_checker* c, const struct nacre_variant_view* v,
-                         const struct nacre_command* command, uint32_t number) {
+                         const struct nacre_command* command, uint32_t number,
+                         uint32_t node_count) {
   switch (command->kind) {
     case NACRE_COMMAND_call:
       return command->target < c->counts.kernel_count;
@@ -197,13 +216,19 @@ static bool check_target(struct nacre_checker* c, const struct nacre_variant_vie
       return command->target > number && command->target < v->command_count;
     case NACRE_COMMAND_jump:
       return command->target < v->command_count &&
-             (command->target > number || v->commands[command->target].kind == NACRE_COMMAND_loop);
+             (command->target > number ||
+              (v->commands[command->target].kind == NACRE_COMMAND_loop &&
+               has_exit(v, command->target, number)));
+    case NACRE_COMMAND_bind:
+      return command->target < c->counts.symbol_count;
+    case NACRE_COMMAND_check:
+      return command->target < node_count;
     default:
       return true;
   }
 }
 
-// A copy may write to what is the call's own, a branch reads one byte.
+// A copy may write to what is the call's own, a branch reads one byte, a bind an int64.
 static bool check_operand_kinds(struct nacre_checker* c, uint32_t entry,
                                 const struct nacre_variant_view* v,
                                 const struct nacre_command* command) {
@@ -218,6 +243,7 @@ static bool check_operand_kinds(struct nacre_checker* c, uint32_t entry,
     return to->kind != NACRE_SLOT_WEIGHT;
   }
   if (command->kind == NACRE_COMMAND_branch) return v->slots[operands[0]].size == 1;
+  if (command->kind == NACRE_COMMAND_bind) return v->slots[operands[0]].size == 8;
   return true;
 }
 
@@ -240,7 +266,7 @@ static bool check_command(struct nacre_checker* c, uint32_t entry,
       !nacre_size_valid(command->flops, node_count) ||
       !nacre_size_valid(command->bytes, node_count))
     return nacre_bad(c, "command %d has an invalid size", number, 0);
-  if (!check_target(c, v, command, number))
+  if (!check_target(c, v, command, number, node_count))
     return nacre_bad(c, "command %d has a target that is not there", number, 0);
   return check_operand_kinds(c, entry, v, command) ||
          nacre_bad(c, "command %d has operands of the wrong kind", number, 0);

@@ -97,7 +97,10 @@ class MetaBuilder {
     const auto name = string(t.name);
     const auto dims = out_.CreateVector(sizes);
     const auto layout = t.layout.empty() ? 0 : out_.CreateVector(t.layout);
-    return fmt::CreateTensor(out_, name, static_cast<uint8_t>(t.dtype), t.flags, dims, layout);
+    std::vector<int64_t> most;
+    for (const Size& size : t.bounds) most.push_back(size.raw);
+    const auto bounds = most.empty() ? 0 : out_.CreateVector(most);
+    return fmt::CreateTensor(out_, name, static_cast<uint8_t>(t.dtype), t.flags, dims, layout, bounds);
   }
 
   auto tensors(const std::vector<Tensor>& values) {

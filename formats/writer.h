@@ -65,6 +65,7 @@ struct Tensor {
   std::vector<Size> dims;
   std::vector<uint8_t>
       layout;  // dimensions in the order of memory, outermost first; empty: as they are
+  std::vector<Size> bounds = {};  // of dims that depend on data; empty: none do
   bool operator==(const Tensor&) const = default;
 };
 

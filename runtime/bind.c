@@ -42,12 +42,14 @@ static nacre_status check_inputs(nacre_session* s, const nacre_tensor* inputs, u
   return NACRE_OK;
 }
 
+// Before a run, sizes that depend on data count as what they may come to.
 static nacre_status bind_outputs(nacre_session* s, uint32_t entry, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     struct nacre_tensor_view tensor;
     nacre_meta_output(s->model->container.meta, entry, i, &tensor);
+    const nacre_size* dims = tensor.bound_count ? tensor.bounds : tensor.dims;
     for (uint32_t d = 0; d < tensor.rank; ++d)
-      s->output_shapes[i][d] = nacre_size_value(tensor.dims[d], s->nodes);
+      s->output_shapes[i][d] = nacre_size_value(dims[d], s->nodes);
     if (dense_size(s->output_shapes[i], tensor.rank, nacre_dtype_size_bytes(tensor.dtype),
                    &s->output_sizes[i]))
       continue;
@@ -56,6 +58,18 @@ static nacre_status bind_outputs(nacre_session* s, uint32_t entry, uint32_t coun
     return NACRE_GUARD_MISS;
   }
   return NACRE_OK;
+}
+
+void nacre_bind_true_shapes(nacre_session* s) {
+  uint32_t count = s->model->entries[s->entry].view.output_count;
+  for (uint32_t i = 0; i < count; ++i) {
+    struct nacre_tensor_view tensor;
+    nacre_meta_output(s->model->container.meta, s->entry, i, &tensor);
+    for (uint32_t d = 0; d < tensor.rank; ++d) {
+      s->output_shapes[i][d] = nacre_size_value(tensor.dims[d], s->nodes);
+      if (s->output_shapes[i][d] < 0) s->output_shapes[i][d] = 0;
+    }
+  }
 }
 
 // The size of the buffer that a slot lies in.
@@ -111,7 +125,10 @@ nacre_status nacre_bind(nacre_session* s, uint32_t entry, const nacre_tensor* in
                    (int64_t)input_count);
     return NACRE_BAD_ARGUMENT;
   }
-  if (nacre_recent_find(s, entry, inputs, changed)) return NACRE_OK;
+  // Outputs had their true shapes after the last run.
+  if (nacre_recent_find(s, entry, inputs, changed))
+    return s->model->variants[s->variant].binds ? bind_outputs(s, entry, e->output_count)
+                                                 : NACRE_OK;
   nacre_recent_start(s);
   bool sizes_changed = false;
   nacre_status status = check_inputs(s, inputs, input_count, &sizes_changed);
@@ -125,8 +142,11 @@ nacre_status nacre_bind(nacre_session* s, uint32_t entry, const nacre_tensor* in
     return NACRE_GUARD_MISS;
   }
   *changed = *changed || sizes_changed;
-  // The strides may be others than last time.
-  if (!*changed) return s->all_dense ? NACRE_OK : nacre_stage_plan(s, inputs);
+  if (!*changed) {
+    // The strides may be others than last time, and sizes that depend on data are as before the run.
+    if (s->model->variants[variant].binds) status = bind_outputs(s, entry, e->output_count);
+    return status || s->all_dense ? status : nacre_stage_plan(s, inputs);
+  }
   s->bound = false;
   s->entry = entry;
   s->variant = variant;

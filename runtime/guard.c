@@ -285,7 +285,8 @@ uint32_t nacre_guard_choose(nacre_session* s, uint32_t entry, const nacre_tensor
     s->dense[i] = strides_follow(&inputs[i], NACRE_STRIDES_CONTIGUOUS);
     s->all_dense = s->all_dense && s->dense[i];
   }
-  memset(s->tried_symbols, 0, s->model->counts.symbol_count * sizeof *s->tried_symbols);
+  // Those that the program binds while it runs count as 1 until then.
+  for (uint32_t i = 0; i < s->model->counts.symbol_count; ++i) s->tried_symbols[i] = 1;
   uint32_t variant = first_match(s, e, inputs, false, changed);
   if (variant == NACRE_NONE && !s->all_dense) variant = first_match(s, e, inputs, true, changed);
   if (variant == NACRE_NONE) s->bound = false;

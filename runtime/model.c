@@ -115,6 +115,8 @@ static nacre_status read_entries(struct nacre_model* model, struct nacre_text* w
       variant->loaded = all_loaded(model, view);
       if (j) variant->shared = shared_records(view, &variant[-1].view);
       entry->by_shapes = entry->by_shapes && by_shapes(view);
+      for (uint32_t k = 0; k < view->command_count; ++k)
+        variant->binds = variant->binds || view->commands[k].kind == NACRE_COMMAND_bind;
       any = any || variant->loaded;
       raise(&limits->nodes, entry->view.node_count + view->node_count);
       raise(&limits->slots, view->slot_count);

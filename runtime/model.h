@@ -13,6 +13,7 @@ struct nacre_model_variant {
   uint32_t entry;
   bool loaded;      // all code that it calls is there
   uint32_t shared;  // records that its row begins with as the row before it in the entry does
+  bool binds;       // gives symbols their values while it runs
 };
 
 struct nacre_model_entry {

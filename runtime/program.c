@@ -46,15 +46,36 @@ static void copy_part(const nacre_session* s, const struct nacre_variant_view* v
   if (to != from) memmove(to + first, from + first, (size_t)part);
 }
 
+// Gives a symbol its value. All other threads are between two barriers and read no node.
+static int32_t bind_symbol(nacre_session* s, const struct nacre_variant_view* v,
+                           const struct nacre_command* c) {
+  const struct nacre_entry_view* entry = &s->model->entries[s->entry].view;
+  struct nacre_symbol_view symbol;
+  int64_t value;
+  memcpy(&value, s->operands[c->first_operand], sizeof value);
+  s->symbols[c->target] = value;
+  nacre_meta_symbol(s->model->container.meta, c->target, &symbol);
+  if (value < symbol.min || value > symbol.max || value % symbol.multiple ||
+      !nacre_expr_evaluate(entry->nodes, entry->node_count, 0, s->symbols, s->nodes) ||
+      !nacre_expr_evaluate(v->nodes, v->node_count, entry->node_count, s->symbols, s->nodes))
+    return NACRE_DATA_ERROR(NACRE_DATA_RANGE, 0);
+  return 0;
+}
+
 static int32_t execute(nacre_session* s, const struct nacre_variant_view* v,
                        const struct nacre_command* c, uint32_t thread, uint32_t threads) {
   if (c->threads && c->threads < threads) threads = c->threads;
-  if (c->kind == NACRE_COMMAND_import) threads = 1;
+  if (c->kind == NACRE_COMMAND_import || c->kind == NACRE_COMMAND_bind ||
+      c->kind == NACRE_COMMAND_check)
+    threads = 1;
   if (thread >= threads) return 0;
   if (c->kind == NACRE_COMMAND_copy) {
     copy_part(s, v, c, thread, threads);
     return 0;
   }
+  if (c->kind == NACRE_COMMAND_bind) return bind_symbol(s, v, c);
+  if (c->kind == NACRE_COMMAND_check)
+    return s->nodes[c->target] ? 0 : NACRE_DATA_ERROR(NACRE_DATA_ASSERT, 0);
   struct nacre_kernel_args args = {
       .buffers = s->operands + c->first_operand,
       .nodes = s->nodes,
@@ -121,16 +142,38 @@ static void walk(void* context, uint32_t thread, uint32_t threads) {
   }
 }
 
+// "u0 is 12, and must be in [0, 8]"
+static void say_range(const nacre_session* s, const struct nacre_command* c,
+                      struct nacre_text* text) {
+  struct nacre_symbol_view symbol;
+  nacre_meta_symbol(s->model->container.meta, c->target, &symbol);
+  int64_t value = s->symbols[c->target];
+  nacre_text_add(text, "%s is %d", symbol.name, value);
+  if (value < symbol.min) nacre_text_add(text, ", and must be at least %d", symbol.min);
+  if (value > symbol.max) nacre_text_add(text, ", and must be at most %d", symbol.max);
+  if (value % symbol.multiple) nacre_text_add(text, ", no multiple of %d", symbol.multiple);
+}
+
 static void say_fault(nacre_session* s, const struct nacre_fault* fault) {
   static const char* const kKinds[] = {"error", "index out of range", "integer division by zero",
-                                       "assertion failed"};
+                                       "assertion failed", "a size out of its range"};
   const struct nacre_variant_view* v = nacre_session_view(s);
   const struct nacre_command* c = &v->commands[fault->command];
   const nacre_meta* meta = s->model->container.meta;
   uint32_t kind = (uint32_t)NACRE_DATA_ERROR_KIND(fault->code);
   uint32_t which = NACRE_DATA_ERROR_WHICH(fault->code);
   struct nacre_text text = nacre_session_say(s);
-  nacre_text_string(&text, kKinds[kind < sizeof kKinds / sizeof kKinds[0] ? kind : 0]);
+  if (c->kind == NACRE_COMMAND_bind)
+    say_range(s, c, &text);
+  else
+    nacre_text_string(&text, kKinds[kind < sizeof kKinds / sizeof kKinds[0] ? kind : 0]);
+  if (c->kind == NACRE_COMMAND_check) {
+    struct nacre_words words;
+    uint32_t variant = s->variant - s->model->entries[s->entry].first_variant;
+    nacre_words_open(&words, meta, s->entry, variant);
+    nacre_text_string(&text, ": ");
+    nacre_words_size(&words, ~(nacre_size)c->target, &text);
+  }
   const uint32_t* provenances = v->provenances + c->first_provenance;
   uint32_t count = c->provenance_count;
   struct nacre_kernel_view kernel;
@@ -144,15 +187,27 @@ static void say_fault(nacre_session* s, const struct nacre_fault* fault) {
   nacre_words_provenance(meta, provenances[which < count ? which : 0], &text);
 }
 
+// As before the run, so that the next call finds the symbols of the same inputs unchanged.
+static void forget_symbols(nacre_session* s) {
+  const struct nacre_variant_view* v = nacre_session_view(s);
+  if (!s->model->variants[s->variant].binds) return;
+  for (uint32_t i = 0; i < v->command_count; ++i)
+    if (v->commands[i].kind == NACRE_COMMAND_bind) s->symbols[v->commands[i].target] = 1;
+}
+
 nacre_status nacre_program_run(nacre_session* s) {
   atomic_store_explicit(&s->first_fault, ~0ull, memory_order_relaxed);
   nacre_team_run(s->team, walk, s);
   unsigned long long first = atomic_load_explicit(&s->first_fault, memory_order_relaxed);
-  if (first == ~0ull) return NACRE_OK;
+  if (first == ~0ull) {
+    forget_symbols(s);
+    return NACRE_OK;
+  }
   const struct nacre_fault* fault = NULL;
   for (uint32_t i = 0; i < s->threads; ++i)
     if (s->faults[i].step == first && !fault) fault = &s->faults[i];
   say_fault(s, fault);
+  forget_symbols(s);
   memset(s->faults, 0, s->threads * sizeof *s->faults);
   return NACRE_DATA_ERROR;
 }

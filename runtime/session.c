@@ -243,6 +243,7 @@ nacre_status nacre_run(nacre_session* s, uint32_t entry, const nacre_tensor* inp
   status = nacre_program_run(s);
   if (status) return status;
   if (s->staged_size) nacre_stage_out(s, inputs);
+  if (s->model->variants[s->variant].binds) nacre_bind_true_shapes(s);
   if (s->shape_capacity) nacre_shapes_note(s);
   return NACRE_OK;
 }

@@ -113,6 +113,8 @@ void nacre_guard_explain(nacre_session* session, uint32_t entry, const nacre_ten
 // arena.
 nacre_status nacre_bind(nacre_session* session, uint32_t entry, const nacre_tensor* inputs,
                         uint32_t input_count, bool* changed);
+// The shapes of outputs whose sizes depend on data, after a run.
+void nacre_bind_true_shapes(nacre_session* session);
 // Addresses of all buffers, after nacre_bind and with an arena that is large enough.
 nacre_status nacre_bind_addresses(nacre_session* session, const nacre_tensor* inputs,
                                   const nacre_buffer* outputs);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/loops/address.h"
+#include "compiler/loops/regions.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -18,7 +19,7 @@ namespace {
 class Row {
  public:
   Row(const Graph& entry, const LoopProgram& variant, const Bindings& bindings, NodeList& nodes)
-      : general_(entry.symbols), narrow_(variant.symbols), variant_(variant), bindings_(bindings), nodes_(nodes) {
+      : general_(entry.symbols), narrow_(variant.symbols), variant_(variant), bindings_(bindings), nodes_(nodes), later_(bound_symbols(variant)) {
     for (const GraphInput& input : entry.inputs)
       if (input.kind == InputKind::user) values_.push_back(&entry[input.value]);
   }
@@ -43,12 +44,12 @@ class Row {
       if (values_[i]->kind == ValueKind::tensor && !variant_[variant_.inputs[i]].order.empty())
         checks_.push_back({NACRE_GUARD_strides, static_cast<uint16_t>(i), 0, 0, NACRE_STRIDES_CHANNELS_LAST, 0});
     for (const auto& [name, facts] : general_)
-      if (!bound_.contains(name))
+      if (!bound_.contains(name) && !later_.contains(name))
         fail(ErrorKind::unsupported, "the size {} depends on data, or on no input: no guard can bind it", name);
     apart(shared);
     for (const Expr& e : variant_.assumptions) {
       const Expr s = simplify(e, narrow_);
-      if (!s.constant()) late_.push_back(holds(nodes_.add(s)));
+      if (!s.constant() && !has_symbol_of(s, later_)) late_.push_back(holds(nodes_.add(s)));
     }
     for (std::vector<Guard>* part : {&checks_, &late_}) row_.insert(row_.end(), part->begin(), part->end());
     return std::move(row_);
@@ -165,6 +166,7 @@ class Row {
   const Bindings& bindings_;
   NodeList& nodes_;
   std::vector<const Value*> values_;  // of the user inputs
+  const std::set<std::string> later_;  // symbols that get their values during the run
   std::set<std::string> bound_;
   std::set<std::pair<uint16_t, uint16_t>> done_;  // dimensions that bind
   std::vector<Guard> row_, checks_, late_;        // up to the bindings; then single sizes and values; then what reads nodes

@@ -19,6 +19,7 @@ class NodeList {
   formats::Size add(const Expr& e);                       // constants need no node
   formats::Size add(nacre_expr_kind kind, formats::Size a, formats::Size b);
   formats::Size add_symbol(uint32_t number);  // one that guards bind beyond the program's own
+  uint32_t constant_node(int64_t value) { return node_of(formats::Size::constant(value)); }
   uint32_t add_symbol(const std::string& name, uint32_t number);  // one that expressions may name from now on: its node
   const std::vector<formats::Node>& nodes() const { return nodes_; }
 

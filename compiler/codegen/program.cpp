@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compiler/loops/address.h"
+#include "compiler/loops/regions.h"
 #include "compiler/support/error.h"
 #include "formats/kinds.h"
 
@@ -31,7 +32,7 @@ std::vector<std::string> symbols_of(const SharedInput& input) {
 class VariantBuilder {
  public:
   VariantBuilder(const VariantSource& source, const MemoryPlan& plan, const EntryTables& entry, Tables& tables)
-      : source_(source), program_(source.program), plan_(plan), entry_(entry), nodes_(entry.nodes), t_(tables) {}
+      : source_(source), program_(source.program), plan_(plan), entry_(entry), nodes_(entry.nodes), t_(tables), later_(bound_symbols(program_)) {}
 
   MadeVariant build(const Graph& graph, uint64_t features) {
     variant_.name = source_.name;
@@ -115,8 +116,7 @@ class VariantBuilder {
     if (auto found = slots_.find(id); found != slots_.end()) return found->second;
     const Buffer& b = program_[id];
     formats::Slot s;
-    const Expr bytes = elements_of(b) * static_cast<int64_t>(nacre_dtype_size_bytes(b.dtype));
-    s.size = nodes_.add(simplify(bytes, program_.symbols));
+    s.size = nodes_.add(simplify(capacity_bytes(b, later_, program_.symbols), program_.symbols));
     auto data = [&]() -> const HostTensor& {
       auto found = source_.weights.find(b.target);
       check(found != source_.weights.end(), "no data for weight {}", b.target);
@@ -137,18 +137,102 @@ class VariantBuilder {
     return slots_[id] = static_cast<uint32_t>(variant_.slots.size()) - 1;
   }
 
+  uint32_t symbol_number(const std::string& name) const {
+    const auto found = entry_.symbols.find(name);
+    check(found != entry_.symbols.end(), "the entry does not know the symbol {}", name);
+    return entry_.bindings.first_symbol + static_cast<uint32_t>(std::distance(entry_.symbols.begin(), found));
+  }
+
+  // Whether a command must wait for those since the last barrier: one thread alone knows what it did itself.
+  bool needs_barrier(bool serial) {
+    const bool barrier = pending_ && (!serial || pending_parallel_);
+    if (barrier) pending_ = pending_parallel_ = false;
+    pending_ = true;
+    pending_parallel_ = pending_parallel_ || !serial;
+    return barrier;
+  }
+
+  // Regions become branches and jumps. Every thread takes a branch on its own, so that commands that write the bool wait for all.
+  void control(const Control& control) {
+    const auto number = [&] { return static_cast<uint32_t>(variant_.commands.size()); };
+    const auto add = [&](nacre_command_kind kind, uint32_t target, bool serial) {
+      formats::Command c;
+      c.kind = kind;
+      c.target = target;
+      if (kind == NACRE_COMMAND_loop)
+        c.flags = NACRE_COMMAND_BARRIER;
+      else if (kind != NACRE_COMMAND_jump && needs_barrier(serial))
+        c.flags = NACRE_COMMAND_BARRIER;
+      if (control.buffer >= 0 && (kind == NACRE_COMMAND_branch || kind == NACRE_COMMAND_bind)) c.operands = {slot(control.buffer)};
+      if (!control.where.op.empty()) c.provenances = {t_.provenance(control.where)};
+      variant_.commands.push_back(std::move(c));
+    };
+    // What comes next may follow on one command or on another.
+    const auto meet = [&] { pending_ = pending_parallel_ = true; };
+    const auto come_here = [&](const std::vector<uint32_t>& commands) {
+      for (uint32_t c : commands) variant_.commands[c].target = number();
+    };
+    switch (control.kind) {
+      case ControlKind::if_:
+        open_.push_back({number(), {number()}});
+        add(NACRE_COMMAND_branch, 0, false);
+        break;
+      case ControlKind::else_: {
+        const std::vector<uint32_t> branch = open_.back().leave;
+        open_.back().leave = {number()};
+        add(NACRE_COMMAND_jump, 0, false);
+        come_here(branch);
+        meet();
+        break;
+      }
+      case ControlKind::loop:
+        open_.push_back({number(), {}});
+        add(NACRE_COMMAND_loop, 0, false);
+        pending_ = pending_parallel_ = false;
+        break;
+      case ControlKind::while_:
+        open_.back().leave.push_back(number());
+        add(NACRE_COMMAND_branch, 0, false);
+        break;
+      case ControlKind::end: {
+        const Open open = open_.back();
+        open_.pop_back();
+        if (variant_.commands[open.head].kind == NACRE_COMMAND_loop) add(NACRE_COMMAND_jump, open.head, false);
+        come_here(open.leave);
+        meet();
+        break;
+      }
+      case ControlKind::bind: {
+        add(NACRE_COMMAND_bind, symbol_number(control.symbol), false);
+        // What it counts must not outgrow the memory that is kept for it.
+        const SymbolFacts& facts = program_.symbols.at(control.symbol);
+        if (facts.below) check_that(Expr::make(ExprOp::lt, {Expr::symbol(control.symbol), *facts.below}), add);
+        break;
+      }
+      case ControlKind::check:
+        check_that(control.condition, add);
+        break;
+    }
+  }
+  template <class Add>
+  void check_that(const Expr& condition, Add add) {
+    const Size node = nodes_.add(condition);
+    add(NACRE_COMMAND_check, node.is_constant() ? nodes_.constant_node(node.raw) : node.node_number(), true);
+  }
+
+  struct Open {
+    uint32_t head;
+    std::vector<uint32_t> leave;  // commands that go on behind it
+  };
+
   void commands(const std::vector<KernelSource>& kernels, const std::vector<uint32_t>& kernel_of) {
     int64_t scratch = 0;
-    bool pending = false, pending_parallel = false;  // commands since the last barrier
-    auto needs_barrier = [&](bool serial) {
-      const bool barrier = pending && (!serial || pending_parallel);
-      if (barrier) pending = pending_parallel = false;
-      pending = true;
-      pending_parallel = pending_parallel || !serial;
-      return barrier;
-    };
-    for (uint32_t k : kernel_of) t_.kernel_provenances.resize(std::max<size_t>(t_.kernel_provenances.size(), k + 1));
     for (size_t g = 0; g < kernels.size(); ++g) {
+      if (program_.groups[g].control) {
+        control(*program_.groups[g].control);
+        continue;
+      }
+      t_.kernel_provenances.resize(std::max<size_t>(t_.kernel_provenances.size(), kernel_of[g] + 1));
       const KernelSource& kernel = kernels[g];
       formats::Command c;
       c.kind = NACRE_COMMAND_call;
@@ -159,8 +243,9 @@ class VariantBuilder {
       for (BufferId id : kernel.buffers) c.operands.push_back(slot(id));
       for (const Provenance& p : kernel.where) c.provenances.push_back(t_.provenance(p));
       if (t_.kernel_provenances[c.target].empty()) t_.kernel_provenances[c.target] = c.provenances;
-      c.scratch = nodes_.add(kernel.scratch_bytes);
-      scratch = std::max(scratch, bounded(0, kernel.scratch_bytes));
+      const Expr scratch_bytes = capacity(kernel.scratch_bytes, later_, program_.symbols);
+      c.scratch = nodes_.add(scratch_bytes);
+      scratch = std::max(scratch, bounded(0, scratch_bytes));
       c.flops = nodes_.add(kernel.flops);
       c.bytes = nodes_.add(kernel.bytes);
       variant_.commands.push_back(c);
@@ -193,6 +278,9 @@ class VariantBuilder {
   std::map<std::string, Expr> meaning_;  // and back
   std::map<BufferId, uint32_t> slots_;
   std::string arena_text_;
+  const std::set<std::string> later_;  // symbols that get their values during the run
+  std::vector<Open> open_;
+  bool pending_ = false, pending_parallel_ = false;  // commands since the last barrier
 };
 
 }  // namespace
@@ -231,11 +319,15 @@ EntryTables make_entry(const std::string& name, const Graph& graph, const LoopPr
     result.bindings.numbers[number] = static_cast<uint32_t>(tables.symbols.size());
     tables.symbols.push_back({value.name, -kUnbounded, kUnbounded, 1});
   }
+  const std::set<std::string> later = bound_symbols(general);
   for (size_t i = 0; i < general.outputs.size(); ++i) {
     const LoopProgram::Output& output = general.outputs[i];
     check(output.buffer >= 0, "output {} is a number without a buffer", i);
     const Buffer& b = general[output.buffer];
-    entry.outputs.push_back(tensor(b.name, b.dtype, b.shape, graph.symbols, result.nodes));
+    formats::Tensor t = tensor(b.name, b.dtype, b.shape, graph.symbols, result.nodes);
+    if (std::any_of(b.shape.begin(), b.shape.end(), [&](const Expr& e) { return has_symbol_of(e, later); }))
+      for (const Expr& e : b.shape) t.bounds.push_back(result.nodes.add(capacity(e, later, general.symbols)));
+    entry.outputs.push_back(std::move(t));
   }
   entry.nodes = result.nodes.nodes();
   for (const LoopProgram::Mutation& m : general.input_mutations)

@@ -33,7 +33,7 @@ struct LowerOptions {
 std::string source_text(const LoopProgram& program, const Target& target) {
   std::string text;
   for (const Group& group : program.groups)
-    text += emit_kernel(program, group, target).text(group.name) + "\n";
+    if (!group.control) text += emit_kernel(program, group, target).text(group.name) + "\n";
   return text;
 }
 

@@ -25,7 +25,7 @@ bool each_group(FusionState& state, Rule rule) {
 bool remove_dead(FusionState& state) {
   bool changed = false;
   for (int g = state.count(); g-- > 0;) {
-    if (!state.alive(g)) continue;
+    if (!state.alive(g) || state[g].control) continue;
     const bool used = std::any_of(state.writes(g).begin(), state.writes(g).end(), [&](BufferId b) {
       if (state.leaves(b)) return true;
       const std::set<int>& readers = state.readers(b);

@@ -67,6 +67,15 @@ bool rename_copy(FusionState& state, int copy) {
       !is_permutation(store.at, nest.loops, target.shape))
     return false;
   if (state.writers(from).empty() || *state.writers(from).rbegin() > copy) return false;
+  // The copy must run whenever the source is made, and as often: where a loop makes the source over and over, an old value of
+  // the target might be read the next time.
+  const Regions& regions = state.regions();
+  const int here = regions.of_group[static_cast<size_t>(copy)];
+  const bool fresh = state.readers(to).empty() && state.writers(to).size() == 1 && target.kind != BufferKind::input && target.kind != BufferKind::state;
+  for (int w : state.writers(from)) {
+    const int there = regions.of_group[static_cast<size_t>(w)];
+    if (!regions.encloses(here, there) || (!fresh && regions.loop_around(here) != regions.loop_around(there))) return false;
+  }
   // From the first store to the source on, nobody else may look at the target: readers of its old value come before, and
   // writers of a later one would change what is read from the source after the copy.
   const int first = *state.writers(from).begin();
@@ -107,6 +116,7 @@ bool rename_copy(FusionState& state, int copy) {
     if (changed.sort)
       for (BufferId* b : {&changed.sort->input, &changed.sort->values, &changed.sort->indices})
         if (*b == from) *b = to;
+    if (changed.control && changed.control->buffer == from) changed.control->buffer = to;
     state.replace(u, std::move(changed));
   }
   for (auto& m : state.program.input_mutations)
@@ -222,7 +232,7 @@ bool inline_producer(FusionState& state, int p) {
   double reads = 0;
   for (int r : readers) {
     const Group& reader = state[r];
-    if (reader.sort || r < p || (reader.serial && cost > 1)) return false;
+    if (reader.sort || reader.control || r < p || (reader.serial && cost > 1) || !state.same_region(p, r)) return false;
     if (reader.contraction)
       for (const Operand& o : reader.contraction->operands)
         if (o.buffer == b) return false;
@@ -343,7 +353,7 @@ bool feed_contraction(FusionState& state, int p) {
   const std::set<int> readers = state.readers(b);
   std::vector<std::pair<int, Group>> changes;
   for (int r : readers) {
-    if (r < p || !state[r].contraction) return false;
+    if (r < p || !state[r].contraction || !state.same_region(p, r)) return false;
     auto w = state.writers(scaled->load.buffer).upper_bound(p);
     if (w != state.writers(scaled->load.buffer).end() && *w <= r) return false;
     Group changed = state[r];

@@ -7,6 +7,7 @@
 namespace nacre {
 
 FusionState::FusionState(LoopProgram p) : program(std::move(p)) {
+  regions_ = regions_of(program);
   alive_.assign(program.groups.size(), true);
   reads_.resize(program.groups.size());
   writes_.resize(program.groups.size());
@@ -50,7 +51,19 @@ bool FusionState::leaves(BufferId b) const {
 }
 
 bool FusionState::can_move(int from, int to) const {
+  if (!same_region(from, to)) return false;
   const int low = std::min(from, to), high = std::max(from, to);
+  // A symbol has its value, and is checked, from there on.
+  std::set<std::string> symbols;
+  for (int g = low + 1; g < high; ++g) {
+    const auto& control = program.groups[static_cast<size_t>(g)].control;
+    if (!control || (control->kind != ControlKind::bind && control->kind != ControlKind::check)) continue;
+    if (symbols.empty()) symbols = symbols_of(program, program.groups[static_cast<size_t>(from)]);
+    std::set<std::string> told{control->symbol};
+    if (control->kind == ControlKind::check) told = control->condition.symbols();
+    for (const std::string& s : told)
+      if (symbols.contains(s)) return false;
+  }
   const auto between = [&](const std::set<int>& groups) {
     auto it = groups.upper_bound(low);
     return it != groups.end() && *it < high;
@@ -102,6 +115,7 @@ LoopProgram FusionState::finish() {
       for (Operand& o : g.contraction->operands) renumber_buffer(o.buffer);
       for (BufferId& b : g.contraction->results) renumber_buffer(b);
     }
+    if (g.control) renumber_buffer(g.control->buffer);
     if (g.sort)
       for (BufferId* b : {&g.sort->input, &g.sort->values, &g.sort->indices}) renumber_buffer(*b);
   }

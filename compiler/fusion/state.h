@@ -4,7 +4,7 @@
 #include <set>
 #include <vector>
 
-#include "compiler/loops/group.h"
+#include "compiler/loops/regions.h"
 
 namespace nacre {
 
@@ -26,6 +26,9 @@ class FusionState {
   const std::set<BufferId>& writes(int group) const { return writes_[static_cast<size_t>(group)]; }
   // The one group that writes it, or -1.
   int producer(BufferId b) const { return writers(b).size() == 1 ? *writers(b).begin() : -1; }
+  // True if both run as often as each other, one after the other: rules merge groups of one region only.
+  bool same_region(int a, int b) const { return regions_.of_group[static_cast<size_t>(a)] == regions_.of_group[static_cast<size_t>(b)]; }
+  const Regions& regions() const { return regions_; }
   // True if the value must be in memory after the program: an output, a state, what a mutated input gets.
   bool leaves(BufferId b) const;
 
@@ -42,6 +45,7 @@ class FusionState {
   void index(int group);
   void forget(int group);
 
+  Regions regions_;  // groups keep their places, so it holds
   std::vector<bool> alive_;
   std::vector<std::set<BufferId>> reads_, writes_;
   std::vector<std::set<int>> readers_, writers_;

@@ -377,4 +377,39 @@ Builder::Recurrent Builder::gru(ValueId x, ValueId h, ValueId w_ih, ValueId w_hh
   return {results[0], results[1], kNoValue};
 }
 
+// ---- Control flow.
+
+std::vector<ValueId> Builder::cond(ValueId predicate, std::vector<ValueId> operands, const std::string& true_graph,
+                                   const std::string& false_graph) {
+  return make("prim.cond", {{"predicate", ValueRef{predicate}},
+                            {"operands", refs(operands)},
+                            {"true_graph", SubgraphRef{true_graph}},
+                            {"false_graph", SubgraphRef{false_graph}}});
+}
+
+std::vector<ValueId> Builder::while_loop(std::vector<ValueId> carried, std::vector<ValueId> operands,
+                                         const std::string& cond_graph, const std::string& body_graph) {
+  return make("prim.while_loop", {{"carried", refs(carried)},
+                                  {"operands", refs(operands)},
+                                  {"cond_graph", SubgraphRef{cond_graph}},
+                                  {"body_graph", SubgraphRef{body_graph}}});
+}
+
+std::vector<ValueId> Builder::for_loop(std::vector<ValueId> carried, std::vector<ValueId> operands,
+                                       const std::string& body_graph, const Expr& index, const Expr& length) {
+  return make("prim.for_loop", {{"carried", refs(carried)},
+                                {"operands", refs(operands)},
+                                {"body_graph", SubgraphRef{body_graph}},
+                                {"index", index},
+                                {"length", length}});
+}
+
+void Builder::item(ValueId x, const Expr& symbol) {
+  graph_[make_one("prim.item", {{"x", ValueRef{x}}})].expr = symbol;
+}
+
+void Builder::require(const Expr& condition, const std::string& message) {
+  make("prim.check", {{"condition", condition}, {"message", message}});
+}
+
 }  // namespace nacre

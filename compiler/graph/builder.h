@@ -124,6 +124,15 @@ class Builder {
   Recurrent lstm(ValueId x, ValueId h, ValueId c, ValueId w_ih, ValueId w_hh, ValueId b_ih, ValueId b_hh, bool reverse);
   Recurrent gru(ValueId x, ValueId h, ValueId w_ih, ValueId w_hh, ValueId b_ih, ValueId b_hh, bool reverse);
 
+  // ---- Control flow. The graph must have the subgraphs that are named.
+  std::vector<ValueId> cond(ValueId predicate, std::vector<ValueId> operands, const std::string& true_graph, const std::string& false_graph);
+  std::vector<ValueId> while_loop(std::vector<ValueId> carried, std::vector<ValueId> operands, const std::string& cond_graph,
+                                  const std::string& body_graph);
+  std::vector<ValueId> for_loop(std::vector<ValueId> carried, std::vector<ValueId> operands, const std::string& body_graph,
+                                const Expr& index, const Expr& length);
+  void item(ValueId x, const Expr& symbol);  // `symbol` has the value of x from here on
+  void require(const Expr& condition, const std::string& message);
+
  private:
   Graph& graph_;
   Provenance where_;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "compiler/graph/ops.h"
 #include "compiler/support/error.h"
 #include "compiler/support/hash.h"
 
@@ -92,6 +93,10 @@ void merge_equal_nodes(Graph& graph) {
   std::vector<Node> kept;
   for (Node& node : graph.nodes) {
     for (auto& [name, argument] : node.args) rename(argument, to);
+    if (has_effect(node.op)) {
+      kept.push_back(std::move(node));
+      continue;
+    }
     const size_t hash = hash_of(node);
     const auto [first, last] = known.equal_range(hash);
     const auto found = std::find_if(
@@ -122,7 +127,7 @@ void remove_dead_nodes(Graph& graph) {
   std::vector<Node> kept;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     Node& node = graph.nodes[i];
-    const bool needed = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
+    const bool needed = has_effect(node.op) || std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
       return v != kNoValue && live[static_cast<size_t>(v)];
     });
     if (!needed) continue;
@@ -156,6 +161,7 @@ void remove_unnamed_values(Graph& graph) {
 
 Graph clean(Graph primitive) {
   check(primitive.level == Level::primitive, "clean() is for primitive graphs");
+  for (auto& [name, sub] : primitive.subgraphs) sub = clean(std::move(sub));
   merge_equal_nodes(primitive);
   remove_dead_nodes(primitive);
   remove_unnamed_values(primitive);

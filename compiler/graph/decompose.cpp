@@ -28,7 +28,7 @@ const std::unordered_map<std::string_view, Function>& table() {
           contraction_decompositions(), convolution_decompositions(), pooling_decompositions(),
           resampling_decompositions(), padding_decompositions(), normalization_decompositions(),
           attention_decompositions(), recurrent_decompositions(), loss_decompositions(),
-          quantization_decompositions(), backward_decompositions()}) {
+           quantization_decompositions(), backward_decompositions(), control_decompositions(), selection_decompositions()}) {
       for (const Decomposition& d : family) {
         bool fresh = map->emplace(d.op, d.function).second;
         check(fresh, "two decompositions of {}", d.op);
@@ -54,21 +54,46 @@ Function find(std::string_view op) {
   return nullptr;
 }
 
-// Checks that bound sizes or values known to export; the guards of the artifact and the primitives
-// do so again.
+// Checks of what export knows; the guards of the artifact and the primitives check it again.
 bool is_assertion(std::string_view op) {
   for (std::string_view name :
-       {"aten._assert_scalar.", "aten._assert_async.", "aten._assert_tensor_metadata.",
+       {"aten._assert_async.", "aten._assert_tensor_metadata.",
         "aten.sym_constrain_range.", "aten.sym_constrain_range_for_size.",
         "aten._functional_assert_", "aten._functional_sym_constrain_range"})
     if (op.substr(0, name.size()) == name) return true;
   return false;
 }
 
-bool gives_numbers_only(const Graph& g, const Node& node) {
-  for (ValueId v : node.outputs)
-    if (v != kNoValue && g[v].kind == ValueKind::tensor) return false;
-  return true;
+// Arithmetic on sizes: they are expressions wherever they are used.
+bool is_size_arithmetic(std::string_view op) {
+  return op.starts_with("sym.") || op.starts_with("aten.sym_");
+}
+
+// `aten.item`, and operators whose results have sizes that depend on data: what gives a symbol its
+// value, from first to last.
+std::vector<bool> symbol_givers(const Graph& g, std::set<std::string> given) {
+  std::vector<bool> gives(g.nodes.size());
+  for (const GraphInput& input : g.inputs) {
+    for (const Expr& e : g[input.value].shape) given.merge(e.symbols());
+    given.merge(g[input.value].expr.symbols());
+  }
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    if (is_size_arithmetic(g.nodes[n].op)) continue;
+    for (ValueId v : g.nodes[n].outputs) {
+      if (v == kNoValue) continue;
+      std::set<std::string> symbols = g[v].expr.symbols();
+      for (const Expr& e : g[v].shape) symbols.merge(e.symbols());
+      for (const std::string& s : symbols) gives[n] = given.insert(s).second || gives[n];
+    }
+  }
+  return gives;
+}
+
+// A condition on numbers that depend on data.
+const Expr* scalar_assertion(const Node& node) {
+  if (node.op != "aten._assert_scalar.default") return nullptr;
+  const Argument* condition = node.find("self");
+  return condition ? std::get_if<Expr>(condition) : nullptr;
 }
 
 struct Liveness {
@@ -76,13 +101,15 @@ struct Liveness {
   std::vector<bool> values;
 };
 
-Liveness liveness(const Graph& g) {
+Liveness liveness(const Graph& g, const std::set<std::string>& bound) {
+  const std::vector<bool> gives = symbol_givers(g, bound);
   Liveness live{std::vector<bool>(g.nodes.size()), std::vector<bool>(g.values.size())};
   auto use = [&](ValueId v) { live.values[static_cast<size_t>(v)] = true; };
   for (const GraphOutput& o : g.outputs) for_each_value(o.value, use);
   for (size_t i = g.nodes.size(); i-- > 0;) {
     const Node& node = g.nodes[i];
-    if (is_assertion(node.op) || gives_numbers_only(g, node)) continue;
+    if (is_assertion(node.op) || is_size_arithmetic(node.op)) continue;
+    live.nodes[i] = gives[i] || scalar_assertion(node);
     for (ValueId v : node.outputs)
       if (v != kNoValue && live.values[static_cast<size_t>(v)]) live.nodes[i] = true;
     if (!live.nodes[i]) continue;
@@ -91,30 +118,24 @@ Liveness liveness(const Graph& g) {
   return live;
 }
 
-// A number that a graph uses must be an expression over the symbols of inputs.
-void reject_numbers_from_data(const Graph& g, std::vector<std::string>& problems) {
-  for (const Node& node : g.nodes) {
-    for (ValueId v : node.outputs) {
-      if (v == kNoValue || g[v].kind != ValueKind::integer) continue;
-      if (node.op == "aten.item.default" || node.op == "aten._local_scalar_dense.default")
-        problems.push_back(where_text(node.where) + ": a number computed from data (" + node.op +
-                           ")");
-    }
-  }
-}
-
 class Decomposer {
  public:
-  explicit Decomposer(const Graph& functional)
-      : in_(functional), live_(liveness(functional)), mapped_(functional.values.size(), kNoValue) {}
+  // `bound`: the symbols that have a value already, of a subgraph.
+  Decomposer(const Graph& functional, Facts symbols, std::set<std::string> bound)
+      : in_(functional),
+        live_(liveness(functional, bound)),
+        mapped_(functional.values.size(), kNoValue),
+        bound_(std::move(bound)) {
+    out_.level = Level::primitive;
+    out_.name = in_.name;
+    out_.symbols = std::move(symbols);
+    out_.assumptions = in_.assumptions;
+  }
 
   Graph run() {
     report_unknown();
-    out_.level = Level::primitive;
-    out_.name = in_.name;
-    out_.symbols = in_.symbols;
-    out_.assumptions = in_.assumptions;
     for (const GraphInput& input : in_.inputs) {
+      bind_sizes(in_[input.value]);
       GraphInput mine = input;
       Value value = in_[input.value];
       value.strides.clear();
@@ -123,13 +144,12 @@ class Decomposer {
       mapped_[static_cast<size_t>(input.value)] = mine.value;
       out_.inputs.push_back(std::move(mine));
     }
-    for (size_t i = 0; i < in_.nodes.size(); i++)
-      if (live_.nodes[i]) decompose_node(in_.nodes[i]);
+    decompose_nodes();
     for (const GraphOutput& output : in_.outputs) {
       GraphOutput mine = output;
       if (auto* v = std::get_if<ValueRef>(&mine.value); v && v->id != kNoValue) {
         const Value& value = in_[v->id];
-        if (value.kind == ValueKind::tensor)
+        if (mapped_[static_cast<size_t>(v->id)] != kNoValue)
           v->id = mapped_[static_cast<size_t>(v->id)];
         else if (value.kind == ValueKind::integer)
           mine.value = value.expr;
@@ -143,15 +163,93 @@ class Decomposer {
     return std::move(out_);
   }
 
+  Graph run_body(const Rows& rows) {
+    report_unknown();
+    std::vector<std::pair<ValueId, ValueId>> taken;  // functional, primitive
+    for (size_t i = 0; i < in_.inputs.size(); i++) {
+      Value value = in_[in_.inputs[i].value];
+      if (i >= rows.first && i < rows.first + rows.count)
+        value.shape.insert(value.shape.begin(), rows.row_count);
+      value.kind = ValueKind::tensor;
+      value.strides.clear();
+      value.offset = Expr(0);
+      value.expr = Expr(0);
+      std::string name = value.name;
+      ValueId id = out_.add_value(std::move(value));
+      taken.emplace_back(in_.inputs[i].value, id);
+      out_.inputs.push_back({id, InputKind::user, name});
+    }
+    for (size_t i = 0; i < taken.size(); i++) {
+      auto [functional, id] = taken[i];
+      const Value& value = in_[functional];
+      Tensor t(builder_, id);
+      if (i >= rows.first && i < rows.first + rows.count) t = select(t, 0, rows.row);
+      if (value.kind == ValueKind::integer)
+        bind(t, value.expr, Node{});
+      else
+        mapped_[static_cast<size_t>(functional)] = t.id();
+      if (value.kind == ValueKind::tensor) bind_sizes(value);
+    }
+    decompose_nodes();
+    builder_.at({});
+    for (const GraphOutput& output : in_.outputs) {
+      auto* v = std::get_if<ValueRef>(&output.value);
+      ValueId id = v && v->id != kNoValue ? mapped_[static_cast<size_t>(v->id)] : kNoValue;
+      if (id == kNoValue) {
+        Number number = 0;
+        if (v && v->id != kNoValue)
+          number = in_[v->id].expr;
+        else if (auto* e = std::get_if<Expr>(&output.value))
+          number = *e;
+        else if (auto* b = std::get_if<bool>(&output.value))
+          number = *b;
+        else
+          fail(ErrorKind::unsupported, "{} returns something that is no tensor", in_.name);
+        bool truth = std::holds_alternative<bool>(output.value) || is_truth(number.integer());
+        id = full(builder_, {}, number, truth ? NACRE_bool_ : NACRE_i64).id();
+      }
+      out_.outputs.push_back({ValueRef{id}, OutputKind::user, {}});
+    }
+    name_values();
+    return std::move(out_);
+  }
+
  private:
+  static bool is_truth(const Expr& e) {
+    switch (e.op()) {
+      case ExprOp::eq:
+      case ExprOp::ne:
+      case ExprOp::lt:
+      case ExprOp::le:
+      case ExprOp::and_:
+      case ExprOp::or_:
+      case ExprOp::not_:
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  void bind_sizes(const Value& value) {
+    for (const Expr& e : value.shape) bound_.merge(e.symbols());
+    bound_.merge(value.expr.symbols());
+  }
+  void bind(const Tensor& value, const Expr& expected, const Node& node) {
+    Call(in_, node, builder_, mapped_, live_.values, bound_).bind(value, expected);
+  }
+
+  void decompose_nodes() {
+    for (size_t i = 0; i < in_.nodes.size(); i++)
+      if (live_.nodes[i]) decompose_node(in_.nodes[i]);
+  }
+
   void report_unknown() {
     std::vector<std::string> problems;
     for (size_t i = 0; i < in_.nodes.size(); i++) {
       const Node& node = in_.nodes[i];
-      if (live_.nodes[i] && !find(node.op))
+      if (live_.nodes[i] && !find(node.op) && !scalar_assertion(node))
         problems.push_back(node.op + " at " + where_text(node.where));
     }
-    reject_numbers_from_data(in_, problems);
     if (problems.empty()) return;
     std::string text;
     for (const std::string& p : problems) text += "\n  " + p;
@@ -162,10 +260,19 @@ class Decomposer {
 
   void decompose_node(const Node& node) {
     builder_.at(node.where);
-    Call call(in_, node, builder_, mapped_, live_.values);
+    if (const Expr* condition = scalar_assertion(node)) return decompose_assertion(node, *condition);
+    Call call(in_, node, builder_, mapped_, live_.values, bound_);
     try {
       Results results = find(node.op)(call);
       for (size_t i = 0; i < node.outputs.size(); i++) {
+        if (i < results.list.size() && results.list[i] && call.is_given(i) && call.is_number(i)) {
+          const Value& number = in_[node.outputs[i]];
+          if (number.kind == ValueKind::integer)
+            bind(results.list[i], number.expr, node);
+          else
+            mapped_[static_cast<size_t>(node.outputs[i])] = results.list[i].id();
+          continue;
+        }
         if (!call.needs(i)) continue;
         check(i < results.list.size() && results.list[i], "{}: result {} is missing", node.op, i);
         mapped_[static_cast<size_t>(node.outputs[i])] =
@@ -175,6 +282,27 @@ class Decomposer {
       if (!error.location.empty()) throw;
       throw Error(error.kind, error.message, where_text(node.where));
     }
+  }
+
+  // What the ranges of symbols say already is checked where the symbols get their values.
+  void decompose_assertion(const Node& node, const Expr& condition) {
+    if (simplify(condition, out_.symbols).is(1)) return;
+    for (const std::string& s : condition.symbols())
+      if (!bound_.contains(s)) return;  // about a number that nothing here needs
+    // `u0 <= s0` also bounds the memory that u0 rows need.
+    auto bounds = [&](const Expr& e, auto& self) -> void {
+      if (e.op() == ExprOp::and_)
+        for (const Expr& part : e.operands()) self(part, self);
+      if ((e.op() != ExprOp::le && e.op() != ExprOp::lt) || e.operands().size() != 2) return;
+      const Expr &low = e.operands()[0], &high = e.operands()[1];
+      if (low.op() != ExprOp::symbol || high.constant() || high.symbols().contains(low.name())) return;
+      SymbolFacts& facts = out_.symbols[low.name()];
+      if (!facts.below) facts.below = e.op() == ExprOp::le ? high + Expr(1) : high;
+    };
+    bounds(condition, bounds);
+    const Argument* message = node.find("assert_msg");
+    auto* text = message ? std::get_if<std::string>(message) : nullptr;
+    builder_.require(condition, text ? *text : "assertion failed");
   }
 
   // The dtype must be the recorded one. A size that is written differently and is not provably
@@ -222,12 +350,19 @@ class Decomposer {
   const Graph& in_;
   Liveness live_;
   std::vector<ValueId> mapped_;
+  std::set<std::string> bound_;
   Graph out_;
   Builder builder_{out_};
 };
 
 }  // namespace
 
-Graph decompose(const Graph& functional) { return Decomposer(functional).run(); }
+Graph decompose(const Graph& functional) { return Decomposer(functional, functional.symbols, {}).run(); }
+
+Graph decompose_body(const Graph& functional, Facts& symbols, std::set<std::string> bound, const Rows& rows) {
+  Graph body = Decomposer(functional, symbols, std::move(bound)).run_body(rows);
+  symbols = body.symbols;
+  return body;
+}
 
 }  // namespace nacre

@@ -98,6 +98,9 @@ std::optional<Operand> Call::optional_operand(std::string_view name) const {
   if (auto* v = std::get_if<ValueRef>(argument)) {
     if (v->id == kNoValue) return std::nullopt;
     if (graph_[v->id].kind == ValueKind::tensor) return Operand(tensor(name));
+    // A number that is computed at run time.
+    if (ValueId id = mapped_[static_cast<size_t>(v->id)]; id != kNoValue)
+      return Operand(Tensor(builder_, id).as_number());
   }
   return Operand(number(name));
 }
@@ -241,6 +244,101 @@ Dims Call::dims(std::string_view name, int64_t rank) const {
   Dims given = integers(name);
   if (rank == 0) return {};
   return given.empty() ? all_dims(rank) : normalized_dims(given, rank);
+}
+
+bool Call::is_number(size_t i) const { return output(i).kind != ValueKind::tensor; }
+
+// ---- Numbers that depend on data.
+
+Expr Call::new_symbol(const std::string& prefix, SymbolFacts facts) {
+  Facts& known = builder_.graph().symbols;
+  for (int i = 0;; ++i) {
+    std::string name = prefix + std::to_string(i);
+    if (!known.emplace(name, facts).second) continue;
+    bound_.insert(name);
+    return Expr::symbol(name);
+  }
+}
+
+void Call::bound_by(const Expr& symbol, const Expr& most) {
+  Facts& known = builder_.graph().symbols;
+  bound_.insert(symbol.name());
+  SymbolFacts& facts = known[symbol.name()];
+  if (!facts.below) facts.below = simplify(most + 1, known);
+}
+
+bool Call::is_bound(const Expr& e) const {
+  for (const std::string& s : e.symbols())
+    if (!bound_.contains(s)) return false;
+  return true;
+}
+
+Expr Call::bind(const Tensor& value, const Expr& expected, std::optional<Expr> most) {
+  ValueId x = reshape(cast(value, NACRE_i64), {}).id();
+  Facts& known = builder_.graph().symbols;
+  auto limited = [&](SymbolFacts facts) {
+    if (most && !facts.below) facts.below = simplify(*most + 1, known);
+    return facts;
+  };
+  if (expected.op() == ExprOp::symbol && !bound_.contains(expected.name())) {
+    known[expected.name()] = limited(known[expected.name()]);
+    bound_.insert(expected.name());
+    builder_.item(x, expected);
+    return expected;
+  }
+  // A number that must be what export says it is.
+  Expr found = new_symbol("number", limited({}));
+  builder_.item(x, found);
+  builder_.require(Expr::make(ExprOp::eq, {found, expected}),
+                 "the number is not " + expected.str() + ", as it was exported");
+  return expected;
+}
+
+Expr Call::count(const Tensor& value, const Expr& most) {
+  SymbolFacts facts;
+  facts.below = simplify(most + 1, this->facts());
+  Expr symbol = new_symbol("number", std::move(facts));
+  builder_.item(reshape(cast(value, NACRE_i64), {}).id(), symbol);
+  return symbol;
+}
+
+// ---- Control flow.
+
+std::vector<Tensor> Call::operands(std::string_view name) const {
+  std::vector<Tensor> result;
+  const Argument* argument = find(name);
+  if (!argument) return result;
+  auto add = [&](ValueId v) {
+    ValueId id = mapped_[static_cast<size_t>(v)];
+    if (id != kNoValue) {
+      result.emplace_back(builder_, id);
+      return;
+    }
+    check(graph_[v].kind == ValueKind::integer, "{}: {} has no primitive value", node_.op,
+          graph_[v].name);
+    result.push_back(full({}, graph_[v].expr, NACRE_i64));
+  };
+  for_each_value(*argument, add);
+  return result;
+}
+
+const Graph& Call::functional_subgraph(std::string_view name) const {
+  const Argument* argument = find(name);
+  auto* ref = argument ? std::get_if<SubgraphRef>(argument) : nullptr;
+  if (!ref) missing(name, "a subgraph");
+  return graph_.subgraphs.at(ref->name);
+}
+
+std::string Call::subgraph(std::string_view name, const Rows& rows) {
+  const Graph& functional = functional_subgraph(name);
+  Graph& graph = builder_.graph();
+  std::string chosen = functional.name;
+  for (int i = 1; graph.subgraphs.contains(chosen); ++i)
+    chosen = functional.name + "_" + std::to_string(i);
+  Graph body = decompose_body(functional, graph.symbols, bound_, rows);
+  body.name = chosen;
+  graph.subgraphs[chosen] = std::move(body);
+  return chosen;
 }
 
 const Value& Call::output(size_t i) const {

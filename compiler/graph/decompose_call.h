@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,15 +12,29 @@
 
 namespace nacre {
 
+// Inputs of a subgraph, `count` of them from `first` on, of which it takes the whole and uses
+// element `row` of the first dim, of `row_count`.
+struct Rows {
+  size_t first = 0, count = 0;
+  Expr row, row_count;
+};
+
 // Reads the arguments of a node by the names of the operator's schema. An argument that the node
 // leaves out has the default that the reader names; None counts as left out.
 class Call {
  public:
   // `mapped[v]` is the primitive value of the functional graph's value v; `used[v]`: something
   // reads it.
+  // `bound`: the symbols that have a value by now.
   Call(const Graph& functional, const Node& node, Builder& builder,
-       const std::vector<ValueId>& mapped, const std::vector<bool>& used)
-      : graph_(functional), node_(node), builder_(builder), mapped_(mapped), used_(used) {}
+       const std::vector<ValueId>& mapped, const std::vector<bool>& used,
+       std::set<std::string>& bound)
+      : graph_(functional),
+        node_(node),
+        builder_(builder),
+        mapped_(mapped),
+        used_(used),
+        bound_(bound) {}
 
   const std::string& op() const { return node_.op; }
   const Node& node() const { return node_; }
@@ -59,6 +74,8 @@ class Call {
   // What export says of the results.
   size_t outputs() const { return node_.outputs.size(); }
   bool needs(size_t output) const;
+  bool is_given(size_t output) const { return output < node_.outputs.size() && node_.outputs[output] != kNoValue; }
+  bool is_number(size_t output) const;  // given as a tensor of no dims all the same
   nacre_dtype output_dtype(size_t output = 0) const;
   Shape output_shape(size_t output = 0) const;
 
@@ -66,6 +83,25 @@ class Call {
     return nacre::full(builder_, std::move(shape), value, dtype);
   }
   [[noreturn]] void unsupported(const std::string& what) const;
+
+  // ---- Numbers that depend on data.
+  // From here on the number that export calls `expected` (a symbol, as a rule) has the value of the
+  // tensor, of no dims; at most `most`, if that is known.
+  Expr bind(const Tensor& value, const Expr& expected, std::optional<Expr> most = std::nullopt);
+  // A number that export has no name for.
+  Expr count(const Tensor& value, const Expr& most);
+  // The same as bind, of a symbol that gets its value elsewhere.
+  void bound_by(const Expr& symbol, const Expr& most);
+  // A symbol that nothing uses yet.
+  Expr new_symbol(const std::string& prefix, SymbolFacts facts);
+
+  // ---- Control flow.
+  // Tensors, and numbers as tensors of no dims.
+  std::vector<Tensor> operands(std::string_view name) const;
+  const Graph& functional_subgraph(std::string_view name) const;
+  // Makes the functional subgraph a subgraph of the primitive graph, which takes and gives tensors.
+  std::string subgraph(std::string_view name, const Rows& rows = {});
+  bool is_bound(const Expr& e) const;
 
  private:
   const Argument* find(std::string_view name) const;
@@ -77,6 +113,7 @@ class Call {
   Builder& builder_;
   const std::vector<ValueId>& mapped_;
   const std::vector<bool>& used_;
+  std::set<std::string>& bound_;
 };
 
 // The results of a decomposition, in the order of the node's outputs. An absent Tensor stands for a
@@ -115,8 +152,18 @@ Decompositions recurrent_decompositions();
 Decompositions loss_decompositions();
 Decompositions quantization_decompositions();
 Decompositions backward_decompositions();
+Decompositions control_decompositions();
+Decompositions selection_decompositions();
+
+// A subgraph as Call::subgraph makes it. `symbols` and `bound` are those of the graph around it; facts that it finds out
+// about symbols come back.
+Graph decompose_body(const Graph& functional, Facts& symbols, std::set<std::string> bound, const Rows& rows);
 
 // Shared between families.
+// Where a mask of one dim is true, in order: int64. `expected`: what export calls their number, if it does.
+Tensor true_positions(Call& c, const Tensor& mask, const std::optional<Expr>& expected);
+// The same of any mask, as one index for each of its dims.
+std::vector<Tensor> mask_indices(Call& c, const Tensor& mask, const std::optional<Expr>& expected);
 Tensor softmax(const Tensor& x, int64_t dim);  // in x's dtype, computed in compute_type
 Tensor log_softmax(const Tensor& x, int64_t dim);
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);  // bias may be absent

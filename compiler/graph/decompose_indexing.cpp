@@ -1,4 +1,5 @@
 // Reading and writing at positions that tensors hold.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -11,21 +12,43 @@ namespace {
 
 bool is_mask(const Tensor& t) { return t && (t.dtype() == NACRE_bool_ || t.dtype() == NACRE_u8); }
 
-void reject_masks(Call& c, const std::vector<Tensor>& indices) {
-  for (const Tensor& t : indices)
-    if (is_mask(t)) c.unsupported("a mask selects a number of elements known at run time only");
+// A mask stands for one index for each of its dims. `count`: what export calls the number of elements that it selects.
+std::vector<Tensor> without_masks(Call& c, const std::vector<Tensor>& indices, const std::optional<Expr>& count) {
+  std::vector<Tensor> result;
+  for (const Tensor& t : indices) {
+    if (!is_mask(t)) {
+      result.push_back(t);
+      continue;
+    }
+    if (t.rank() == 0) c.unsupported("a mask without dims");
+    for (Tensor& column : mask_indices(c, to_bool(t), count)) result.push_back(std::move(column));
+  }
+  return result;
 }
 
 Results index(Call& c) {
   std::vector<Tensor> indices = c.tensors("indices");
-  reject_masks(c, indices);
-  return index(c.tensor("self"), indices);
+  Tensor x = c.tensor("self");
+  if (std::none_of(indices.begin(), indices.end(), is_mask)) return index(x, indices);
+  // The dim of the result that counts what the masks select: the last of those that the indices make.
+  size_t first = indices.size(), last = 0, rank = 1, present = 0;
+  for (size_t i = 0, dim = 0; i < indices.size(); i++) {
+    size_t dims = is_mask(indices[i]) ? static_cast<size_t>(indices[i].rank()) : 1;
+    if (indices[i]) {
+      first = std::min(first, dim);
+      last = dim + dims;
+      present += dims;
+      if (!is_mask(indices[i])) rank = std::max(rank, static_cast<size_t>(indices[i].rank()));
+    }
+    dim += dims;
+  }
+  size_t place = (last - first == present ? first : 0) + rank - 1;
+  return index(x, without_masks(c, indices, c.output_shape()[place]));
 }
 
 // Out-of-range positions are those that a mask rules out: they are brought into range.
 std::vector<Tensor> indices_in_range(Call& c, const Tensor& x) {
-  std::vector<Tensor> indices = c.tensors("indices");
-  reject_masks(c, indices);
+  std::vector<Tensor> indices = without_masks(c, c.tensors("indices"), std::nullopt);
   for (size_t i = 0; i < indices.size(); i++) {
     if (!indices[i]) continue;
     Expr last = simplify(max(x.shape()[i] - 1, 0), c.facts());
@@ -54,42 +77,6 @@ Tensor write_masked(const Tensor& x, const Tensor& mask, const Tensor& rows, int
   return where(wide, taken, x);
 }
 
-Results index_put_masked(Call& c, const Tensor& x, const std::vector<Tensor>& indices,
-                         const Tensor& values, bool accumulate) {
-  size_t at = 0;
-  int present = 0;
-  for (size_t i = 0; i < indices.size(); i++) {
-    if (!indices[i]) continue;
-    at = i;
-    present++;
-  }
-  if (present != 1) c.unsupported("a mask beside other indices");
-  Tensor mask = to_bool(indices[at]);
-  auto first = static_cast<int64_t>(at);
-  int64_t rest = x.rank() - first - mask.rank();  // dims after those that the mask covers
-  // The selected elements are one dim of the values, `rest` dims before their end.
-  bool one_for_all = values.rank() <= rest || values.size(-1 - rest).is(1);
-  if (one_for_all) {
-    Tensor v = values;
-    if (v.rank() > rest) {  // one dim of size 1 stands for all dims of the mask
-      Shape shape = v.shape();
-      for (int64_t i = 1; i < mask.rank(); i++)
-        shape.insert(shape.end() - static_cast<std::ptrdiff_t>(rest), Expr(1));
-      v = reshape(v, shape);
-    }
-    v = expand(v, x.shape());
-    Dims dims = all_dims(mask.rank());
-    for (int64_t& d : dims) d += first;
-    Tensor wide = broadcast(mask, x.shape(), dims);
-    if (accumulate) return x + where(wide, v, full_like(x, 0));
-    return where(wide, v, x);
-  }
-  if (at != 0) c.unsupported("values for each element that a mask selects in a later dim");
-  Shape row_shape{values.size(-1 - rest)};
-  for (int64_t d = x.rank() - rest; d < x.rank(); d++) row_shape.push_back(x.size(d));
-  return write_masked(x, mask, expand(values, row_shape), mask.rank(), accumulate);
-}
-
 // The shape of x[indices].
 Shape indexed_shape(const Tensor& x, const std::vector<Tensor>& indices) {
   Shape common;
@@ -112,6 +99,46 @@ Shape indexed_shape(const Tensor& x, const std::vector<Tensor>& indices) {
   return shape;
 }
 
+Tensor put_at(const Tensor& x, const std::vector<Tensor>& indices, const Tensor& values, bool accumulate) {
+  return index_put(x, expand(values, indexed_shape(x, indices)), indices, accumulate);
+}
+
+Results index_put_masked(Call& c, const Tensor& x, const std::vector<Tensor>& indices,
+                         const Tensor& values, bool accumulate) {
+  size_t at = 0;
+  int present = 0;
+  for (size_t i = 0; i < indices.size(); i++) {
+    if (!indices[i]) continue;
+    at = i;
+    present++;
+  }
+  if (present != 1) return put_at(x, without_masks(c, indices, std::nullopt), values, accumulate);
+  Tensor mask = to_bool(indices[at]);
+  auto first = static_cast<int64_t>(at);
+  int64_t rest = x.rank() - first - mask.rank();  // dims after those that the mask covers
+  // The selected elements are one dim of the values, `rest` dims before their end.
+  bool one_for_all = values.rank() <= rest || values.size(-1 - rest).is(1);
+  if (one_for_all) {
+    Tensor v = values;
+    if (v.rank() > rest) {  // one dim of size 1 stands for all dims of the mask
+      Shape shape = v.shape();
+      for (int64_t i = 1; i < mask.rank(); i++)
+        shape.insert(shape.end() - static_cast<std::ptrdiff_t>(rest), Expr(1));
+      v = reshape(v, shape);
+    }
+    v = expand(v, x.shape());
+    Dims dims = all_dims(mask.rank());
+    for (int64_t& d : dims) d += first;
+    Tensor wide = broadcast(mask, x.shape(), dims);
+    if (accumulate) return x + where(wide, v, full_like(x, 0));
+    return where(wide, v, x);
+  }
+  if (at != 0) return put_at(x, without_masks(c, indices, std::nullopt), values, accumulate);
+  Shape row_shape{values.size(-1 - rest)};
+  for (int64_t d = x.rank() - rest; d < x.rank(); d++) row_shape.push_back(x.size(d));
+  return write_masked(x, mask, expand(values, row_shape), mask.rank(), accumulate);
+}
+
 Results index_put(Call& c) {
   Tensor x = c.tensor("self");
   std::vector<Tensor> indices = c.tensors("indices");
@@ -122,7 +149,7 @@ Results index_put(Call& c) {
   bool nothing = true;
   for (const Tensor& t : indices) nothing = nothing && !t;
   if (nothing) return accumulate ? x + values : expand(values, x.shape());
-  return index_put(x, expand(values, indexed_shape(x, indices)), indices, accumulate);
+  return put_at(x, indices, values, accumulate);
 }
 
 Results masked_index_put(Call& c) {

@@ -187,7 +187,10 @@ nacre_dtype result_type(const std::vector<Operand>& operands) {
   };
   for (const Operand& o : operands) {
     if (auto* t = o.tensor()) {
-      if (*t) widen(t->rank() > 0 ? dimensioned : zero, t->dtype());
+      if (*t && t->is_number())
+        widen(wrapped, is_floating(t->dtype()) ? NACRE_f32 : t->dtype());
+      else if (*t)
+        widen(t->rank() > 0 ? dimensioned : zero, t->dtype());
     } else {
       widen(wrapped, o.number()->dtype());
     }

@@ -68,10 +68,18 @@ class Tensor {
     return builder_->size(id_, dim);
   }  // a negative dim counts from the end
   Expr elements() const { return builder_->elements(id_); }
+  // Of no dims, and counts as a Python number where types are promoted.
+  Tensor as_number() const {
+    Tensor t = *this;
+    t.number_ = true;
+    return t;
+  }
+  bool is_number() const { return number_; }
 
  private:
   Builder* builder_ = nullptr;
   ValueId id_ = kNoValue;
+  bool number_ = false;
   std::shared_ptr<const Shape> shape_;  // the graph's own moves when values are added
 };
 

@@ -16,6 +16,7 @@ const std::vector<Primitive>& primitives() {
 #define NACRE_CREATION(name) {#name, PrimClass::creation, 0, PrimResult::same, 0, ""},
 #define NACRE_INDEXING(name) {#name, PrimClass::indexing, 0, PrimResult::same, 0, ""},
 #define NACRE_CONTRACTION(name) {#name, PrimClass::contraction, 0, PrimResult::same, 0, ""},
+#define NACRE_CONTROL(name) {#name, PrimClass::control, 0, PrimResult::same, 0, ""},
 #include "compiler/graph/ops.def"
       {"cast", PrimClass::cast, 1, PrimResult::same, 0, ""},
   };
@@ -49,6 +50,8 @@ nacre_dtype result_dtype(const Primitive& primitive, nacre_dtype operand) {
   }
 }
 
+bool has_effect(std::string_view name) { return name == "prim.item" || name == "prim.check"; }
+
 const std::vector<std::string>& operand_names(std::string_view op) {
   using Names = std::vector<std::string>;
   static const Names self = {"self"}, x = {"x"}, none = {}, pointwise[] = {{}, {"a"}, {"a", "b"}, {"a", "b", "c"}};
@@ -64,6 +67,10 @@ const std::vector<std::string>& operand_names(std::string_view op) {
       {"attention", {"q", "k", "v"}},
       {"lstm", {"x", "h", "c", "w_ih", "w_hh"}},
       {"gru", {"x", "h", "w_ih", "w_hh"}},
+      {"cond", {"predicate"}},
+      {"while_loop", {}},
+      {"for_loop", {}},
+      {"check", {}},
   };
   const Primitive* p = op.starts_with("prim.") ? find_primitive(op) : nullptr;
   if (!p) return self;

@@ -9,7 +9,7 @@
 
 namespace nacre {
 
-enum class PrimClass { none, pointwise, cast, view, reduction, scan, sorting, creation, indexing, contraction };
+enum class PrimClass { none, pointwise, cast, view, reduction, scan, sorting, creation, indexing, contraction, control };
 enum class PrimResult { same, boolean, index };
 
 struct Primitive {
@@ -31,6 +31,9 @@ PrimClass primitive_class(std::string_view name);
 
 // Of a pointwise primitive or a reduction, from the dtype of its last operand.
 nacre_dtype result_dtype(const Primitive& primitive, nacre_dtype operand);
+
+// True of what must stay although nothing reads a result: it gives a symbol its value, or checks data.
+bool has_effect(std::string_view name);
 
 // The arguments of a primitive that come first and are tensors, in order: textual IR leaves their names out. Of another
 // operator: `self`.

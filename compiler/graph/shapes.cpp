@@ -162,7 +162,15 @@ class Inference {
   std::vector<Value> lstm() { return recurrent(4); }
   std::vector<Value> gru() { return recurrent(3); }
 
+  std::vector<Value> cond();
+  std::vector<Value> while_loop();
+  std::vector<Value> for_loop();
+  std::vector<Value> item();
+  std::vector<Value> check_condition();
+
   Shape indexed_shape(const Value& x) const;
+  const Graph& subgraph(std::string_view name, const std::vector<const Value*>& operands) const;
+  std::vector<Value> results_of(const Graph& sub) const;
   std::vector<Value> recurrent(int64_t gates);
 
   const Graph& graph_;
@@ -490,6 +498,98 @@ std::vector<Value> Inference::recurrent(int64_t gates) {
   return results;
 }
 
+// The subgraph that an argument names, which must take these operands.
+const Graph& Inference::subgraph(std::string_view name, const std::vector<const Value*>& operands) const {
+  const auto* ref = std::get_if<SubgraphRef>(&args_.get(name));
+  if (!ref) refuse("argument {} is no subgraph", name);
+  const auto found = graph_.subgraphs.find(ref->name);
+  if (found == graph_.subgraphs.end()) refuse("there is no subgraph {}", ref->name);
+  const Graph& sub = found->second;
+  expect(sub.inputs.size() == operands.size(), "{} takes {} operands, not {}", ref->name, sub.inputs.size(),
+         operands.size());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    expect(operands[i] != nullptr, "operand {} is absent", i);
+    const Value& v = sub[sub.inputs[i].value];
+    expect(v.kind == ValueKind::tensor, "{} takes a number", ref->name);
+    expect_dtype(*operands[i], sub.inputs[i].target, v.dtype);
+    expect_shape(*operands[i], sub.inputs[i].target, v.shape);
+  }
+  return sub;
+}
+
+std::vector<Value> Inference::results_of(const Graph& sub) const {
+  std::vector<Value> results;
+  for (const GraphOutput& output : sub.outputs) {
+    const auto* v = std::get_if<ValueRef>(&output.value);
+    if (!v || v->id == kNoValue || sub[v->id].kind != ValueKind::tensor) refuse("{} gives something that is no tensor", sub.name);
+    results.push_back(one(sub[v->id].dtype, sub[v->id].shape)[0]);
+  }
+  return results;
+}
+
+std::vector<Value> Inference::cond() {
+  expect_dtype(tensor("predicate"), "predicate", NACRE_bool_);
+  const auto operands = tensors("operands");
+  std::vector<Value> results = results_of(subgraph("true_graph", operands));
+  const std::vector<Value> others = results_of(subgraph("false_graph", operands));
+  expect(results.size() == others.size(), "branches of {} and {} results", results.size(), others.size());
+  for (size_t i = 0; i < results.size(); ++i)
+    expect(results[i].dtype == others[i].dtype && results[i].shape.size() == others[i].shape.size(),
+           "result {} differs between the branches", i);
+  return results;
+}
+
+std::vector<Value> Inference::while_loop() {
+  auto operands = tensors("carried");
+  const size_t carried = operands.size();
+  for (const Value* v : tensors("operands")) operands.push_back(v);
+  const std::vector<Value> flag = results_of(subgraph("cond_graph", operands));
+  expect(flag.size() == 1 && flag[0].dtype == NACRE_bool_, "the condition is no bool");
+  std::vector<Value> results = results_of(subgraph("body_graph", operands));
+  expect(results.size() == carried, "{} of {} carried values", results.size(), carried);
+  for (size_t i = 0; i < carried; ++i) {
+    expect_dtype(*operands[i], "carried", results[i].dtype);
+    expect_shape(*operands[i], "carried", results[i].shape);
+    results[i].shape = operands[i]->shape;
+  }
+  return results;
+}
+
+std::vector<Value> Inference::for_loop() {
+  auto operands = tensors("carried");
+  const size_t carried = operands.size();
+  for (const Value* v : tensors("operands")) operands.push_back(v);
+  expect(args_.expr("index").op() == ExprOp::symbol, "the index is no symbol");
+  std::vector<Value> results = results_of(subgraph("body_graph", operands));
+  expect(results.size() >= carried, "{} of {} carried values", results.size(), carried);
+  for (size_t i = 0; i < results.size(); ++i) {
+    Shape& shape = results[i].shape;
+    if (i >= carried) {
+      shape.insert(shape.begin(), args_.expr("length"));
+      continue;
+    }
+    expect_dtype(*operands[i], "carried", results[i].dtype);
+    expect_shape(*operands[i], "carried", shape);
+    shape = operands[i]->shape;
+  }
+  return results;
+}
+
+std::vector<Value> Inference::item() {
+  const Value& x = tensor("x");
+  expect_index(x, "x");
+  expect_shape(x, "x", {});
+  Value v;
+  v.kind = ValueKind::integer;
+  v.dtype = NACRE_i64;
+  return {v};
+}
+
+std::vector<Value> Inference::check_condition() {
+  (void)args_.expr("condition");
+  return {};
+}
+
 std::vector<Value> Inference::run() {
   const Primitive* prim = find_primitive(node_.op);
   if (!prim || !node_.op.starts_with("prim.")) refuse("{} is no primitive", node_.op);
@@ -530,6 +630,11 @@ std::vector<Value> Inference::run() {
       {"attention", &Inference::attention},
       {"lstm", &Inference::lstm},
       {"gru", &Inference::gru},
+      {"cond", &Inference::cond},
+      {"while_loop", &Inference::while_loop},
+      {"for_loop", &Inference::for_loop},
+      {"item", &Inference::item},
+      {"check", &Inference::check_condition},
   };
   const auto rule = rules.find(prim->name);
   check(rule != rules.end(), "no shape rule for prim.{}", prim->name);

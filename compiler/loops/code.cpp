@@ -262,6 +262,7 @@ std::set<BufferId> buffers_read(const Group& group) {
     for (const Operand& o : group.contraction->operands)
       if (o.buffer >= 0) result.insert(o.buffer);
   if (group.sort) result.insert(group.sort->input);
+  if (group.control && group.control->buffer >= 0) result.insert(group.control->buffer);
   return result;
 }
 

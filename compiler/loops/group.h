@@ -138,6 +138,22 @@ struct Contraction {
   Provenance where;
 };
 
+// Instead of work, a group may say where the groups after it run, or what they may assume. Regions nest; without control the
+// groups run from first to last, once.
+//   if %p[] ... else ... end            the groups of one side run; there may be no else
+//   loop ... while %more[] ... end      everything between loop and end again and again; `while` leaves where the bool is false
+//   bind u0 = %n[]                      from here on symbol u0 has the value of the int64; one out of its range is an error in data
+//   check u0 <= s0                      an error in data where the condition is 0
+enum class ControlKind : uint8_t { if_, else_, loop, while_, end, bind, check };
+struct Control {
+  ControlKind kind = ControlKind::end;
+  BufferId buffer = -1;    // if, while: a bool; bind: an int64; of one element
+  std::string symbol;      // bind
+  Expr condition;          // check
+  std::string message;     // check
+  Provenance where;
+};
+
 struct Group {
   std::string name;                    // from its main operators: `conv_add_relu`
   std::vector<LoopVar> outer;          // shared by all nests, split over the threads; empty: the nest's own loops may be split
@@ -147,6 +163,7 @@ struct Group {
   // Sorting is its own kind: each row along the last dim of `input`, into `values` and their positions `indices`.
   struct Sort { BufferId input = -1, values = -1, indices = -1; bool descending = false; };
   std::optional<Sort> sort;
+  std::optional<Control> control;
 };
 
 struct LoopProgram {

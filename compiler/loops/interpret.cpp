@@ -6,9 +6,11 @@
 #include <cstring>
 #include <numeric>
 
+#include "compiler/graph/text.h"
 #include "compiler/loops/code.h"
 #include "compiler/loops/interpret_contraction.h"
 #include "compiler/loops/interpret_nest.h"
+#include "compiler/loops/regions.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -63,7 +65,9 @@ Symbols bind(const LoopProgram& program, const std::vector<HostTensor>& inputs) 
         fail(ErrorKind::user, "dim {} of input {} is {}, not {} = {}", d, i, inputs[i].shape[d], b.shape[d].str(),
              evaluated(b.shape[d], symbols));
   }
-  for (const auto& [name, f] : program.symbols) check(symbols.contains(name), "no input gives the value of {}", name);
+  const std::set<std::string> later = bound_symbols(program);
+  for (const auto& [name, f] : program.symbols)
+    check(symbols.contains(name) || later.contains(name), "no input gives the value of {}", name);
   return symbols;
 }
 
@@ -76,7 +80,7 @@ class Run {
       Array& a = arrays_[i];
       a.dtype = b.dtype;
       a.name = b.name;
-      for (const Expr& e : b.shape) a.shape.push_back(std::max<int64_t>(0, evaluated(e, symbols_)));
+      set_shape(i);
       if (b.kind == BufferKind::weight || b.kind == BufferKind::state) {
         auto found = weights.find(b.target);
         if (found == weights.end()) fail(ErrorKind::user, "no weight '{}'", b.target);
@@ -85,17 +89,24 @@ class Run {
     }
     for (size_t i = 0; i < inputs.size(); ++i)
       if (program.inputs[i] >= 0) take(arrays_[static_cast<size_t>(program.inputs[i])], inputs[i], true);
-    for (size_t g = 0; g < program.groups.size(); ++g)
+    for (size_t g = 0; g < program.groups.size(); ++g) {
       for (BufferId b : touched(program.groups[g])) last_use_[b] = g;
+      free_early_ = free_early_ && !program.groups[g].control;
+    }
   }
 
   void run() {
+    const Regions regions = regions_of(program_);
     for (size_t g = 0; g < program_.groups.size(); ++g) {
       const Group& group = program_.groups[g];
+      if (group.control) {
+        g = static_cast<size_t>(run_control(regions, static_cast<int>(g)));
+        continue;
+      }
       for (BufferId b : touched(group)) allocate(b);
       run_group(group);
       for (BufferId b : touched(group))
-        if (last_use_[b] == g && program_[b].kind == BufferKind::temporary && !kept(b))
+        if (free_early_ && last_use_[b] == g && program_[b].kind == BufferKind::temporary && !kept(b))
           arrays_[static_cast<size_t>(b)].data.reset();
     }
   }
@@ -136,6 +147,62 @@ class Run {
     }
     a.data = std::shared_ptr<std::byte>(new std::byte[t.size_bytes + 1], std::default_delete<std::byte[]>());
     if (t.size_bytes) std::memcpy(a.data.get(), t.data.get(), t.size_bytes);
+  }
+
+  // Shapes of symbols that have no value yet are set when they get one.
+  void set_shape(size_t i) {
+    std::vector<int64_t> shape;
+    for (const Expr& e : program_.buffers[i].shape) {
+      for (const std::string& s : e.symbols())
+        if (!symbols_.contains(s)) return;
+      shape.push_back(std::max<int64_t>(0, evaluated(e, symbols_)));
+    }
+    arrays_[i].shape = std::move(shape);
+  }
+
+  // The group to go on behind.
+  int run_control(const Regions& regions, int g) {
+    const Control& c = *program_.groups[static_cast<size_t>(g)].control;
+    const auto value = [&](auto tag) {
+      using T = decltype(tag);
+      return *reinterpret_cast<const T*>(arrays_[static_cast<size_t>(c.buffer)].data.get());
+    };
+    const auto region_from = [&](bool repeats) {
+      return *std::find_if(regions.list.begin() + 1, regions.list.end(), [&](const Region& r) { return r.first == g && r.repeats == repeats; });
+    };
+    const std::string where = where_text(c.where);
+    switch (c.kind) {
+      case ControlKind::if_:
+        return value(bool{}) ? g : region_from(false).last;
+      case ControlKind::while_:
+        return value(bool{}) ? g : region_from(false).last;
+      case ControlKind::else_:  // the end of the other side
+        return region_from(false).last;
+      case ControlKind::loop:
+        return g;
+      case ControlKind::end:
+        for (const Region& r : regions.list)
+          if (r.repeats && r.last == g) return r.first;
+        return g;
+      case ControlKind::bind: {
+        const int64_t n = value(int64_t{});
+        const SymbolFacts& facts = program_.symbols.at(c.symbol);
+        if (n < facts.range.min || n > facts.range.max)
+          fail_at(ErrorKind::user, where, "{} is {}, out of its range", c.symbol, n);
+        symbols_[c.symbol] = n;
+        for (size_t i = 0; i < arrays_.size(); ++i) {
+          const auto& shape = program_.buffers[i].shape;
+          if (std::none_of(shape.begin(), shape.end(), [&](const Expr& e) { return e.symbols().contains(c.symbol); })) continue;
+          set_shape(i);
+          arrays_[i].data.reset();
+        }
+        return g;
+      }
+      case ControlKind::check:
+        if (evaluated(c.condition, symbols_) == 0) fail_at(ErrorKind::user, where, "{}", c.message);
+        return g;
+    }
+    return g;
   }
 
   void run_group(const Group& group) {
@@ -205,7 +272,8 @@ class Run {
   }
 
   const LoopProgram& program_;
-  const Symbols symbols_;
+  Symbols symbols_;
+  bool free_early_ = true;  // where nothing runs again
   std::vector<Array> arrays_;
   std::map<BufferId, size_t> last_use_;
 };

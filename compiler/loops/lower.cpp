@@ -6,6 +6,7 @@
 #include "compiler/graph/ops.h"
 #include "compiler/graph/text.h"
 #include "compiler/loops/lowering.h"
+#include "compiler/loops/regions.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -21,10 +22,7 @@ bool is_view(const std::string& op) {
 
 }  // namespace
 
-Lowering::Lowering(const Graph& graph) : graph_(graph) {
-  program_.name = graph.name;
-  program_.symbols = graph.symbols;
-  program_.assumptions = graph.assumptions;
+Lowering::Lowering(const Graph& graph, Made& made) : graph_(graph), made_(made), program_(made.program) {
   views_.resize(graph.values.size());
   copies_.resize(graph.values.size());
 }
@@ -34,8 +32,8 @@ BufferId Lowering::new_buffer(const std::string& name, BufferKind kind, nacre_dt
   std::string plain = name;
   for (char& c : plain)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  b.name = unique_name(plain, buffer_names_);
-  buffer_names_.insert(b.name);
+  b.name = unique_name(plain, made_.buffer_names);
+  made_.buffer_names.insert(b.name);
   b.kind = kind;
   b.dtype = dtype;
   b.shape = std::move(shape);
@@ -52,8 +50,8 @@ BufferId Lowering::result_buffer(ValueId value) {
 
 Group& Lowering::new_group(const std::string& name) {
   Group g;
-  g.name = unique_name(name, group_names_);
-  group_names_.insert(g.name);
+  g.name = unique_name(name, made_.group_names);
+  made_.group_names.insert(g.name);
   program_.groups.push_back(std::move(g));
   return program_.groups.back();
 }
@@ -156,6 +154,8 @@ void Lowering::lower_inputs() {
   }
   for (const GraphInput& input : graph_.inputs) {
     const Value& v = graph_[input.value];
+    for (const Expr& e : v.shape) made_.bound.merge(e.symbols());
+    made_.bound.merge(v.expr.symbols());
     BufferId b = -1;
     if (v.kind == ValueKind::tensor) {
       const bool state = input.kind == InputKind::buffer && states.contains(input.target);
@@ -167,7 +167,7 @@ void Lowering::lower_inputs() {
         program_[b].index = static_cast<int>(program_.inputs.size());
       else
         program_[b].target = input.target;
-      if (state || (kind == BufferKind::input && mutated_inputs.contains(input.target))) updatable_inputs_.insert(b);
+      if (state || (kind == BufferKind::input && mutated_inputs.contains(input.target))) made_.updatable_inputs.insert(b);
       views_[static_cast<size_t>(input.value)] = whole(program_, b);
     }
     if (input.kind != InputKind::user) continue;
@@ -178,13 +178,19 @@ void Lowering::lower_inputs() {
 
 // ---- Nodes.
 
-LoopProgram Lowering::run() {
+void Lowering::run() {
+  program_.name = graph_.name;
+  program_.symbols = graph_.symbols;
+  program_.assumptions = graph_.assumptions;
   analyse();
   lower_inputs();
+  lower_nodes();
+  lower_outputs();
+}
+
+void Lowering::lower_nodes() {
   for (; position_ < static_cast<int>(graph_.nodes.size()); ++position_)
     lower_node(graph_.nodes[static_cast<size_t>(position_)]);
-  lower_outputs();
-  return std::move(program_);
 }
 
 void Lowering::lower_node(const Node& node) {
@@ -201,6 +207,7 @@ void Lowering::lower_node(const Node& node) {
   if (kind == PrimClass::reduction) return lower_reduction(node, *p, args);
   if (kind == PrimClass::scan) return lower_scan(node, prim, args);
   if (lower_creation(node, args)) return;
+  if (lower_control(node, args)) return;
   if (prim == "concat") return lower_concat(node, args);
   if (prim == "select_scatter_range") return lower_select_scatter(node, args);
   if (prim == "sort") return lower_sort(node, args);
@@ -492,7 +499,7 @@ void Lowering::lower_outputs() {
     const BufferKind kind = program_[f.value->buffer].kind;
     const bool is_input = f.output->kind == OutputKind::input_mutation;
     const bool safe = kind == BufferKind::weight || kind == BufferKind::temporary || kind == BufferKind::output ||
-                      (kind == BufferKind::input && !updatable_inputs_.contains(f.value->buffer));
+                      (kind == BufferKind::input && !made_.updatable_inputs.contains(f.value->buffer));
     if (!safe || (is_input && kind != BufferKind::temporary && kind != BufferKind::output) ||
         (is_input && !is_whole(program_, *f.value)))
       f.value = whole(program_, materialised(*f.value, f.output->target + "_next", {}));
@@ -512,7 +519,14 @@ void Lowering::lower_outputs() {
 
 LoopProgram lower(const Graph& primitive) {
   check(primitive.level == Level::primitive, "only a primitive graph is lowered to loops");
-  return Lowering(primitive).run();
+  Lowering::Made made;
+  Lowering(primitive, made).run();
+  // Symbols that nothing has a use for, such as one that export replaced by another, have no value.
+  std::set<std::string> used = made.bound;
+  for (const Group& group : made.program.groups) used.merge(symbols_of(made.program, group));
+  for (const Expr& e : made.program.assumptions) used.merge(e.symbols());
+  std::erase_if(made.program.symbols, [&](const auto& symbol) { return !used.contains(symbol.first); });
+  return std::move(made.program);
 }
 
 }  // namespace nacre

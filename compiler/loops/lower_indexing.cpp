@@ -11,7 +11,7 @@ BufferId Lowering::updatable(const Node& node, ValueId x) {
   const ValueId y = node.outputs[0];
   const int root = root_[static_cast<size_t>(x)];
   bool in_place = is_whole(program_, v) && last_read_[static_cast<size_t>(root)] == position_ &&
-                  (program_[v.buffer].kind == BufferKind::temporary || updatable_inputs_.contains(v.buffer));
+                  (program_[v.buffer].kind == BufferKind::temporary || made_.updatable_inputs.contains(v.buffer));
   int reads = 0;
   for (const auto& [name, argument] : node.args)
     for_each_value(argument, [&](ValueId u) {

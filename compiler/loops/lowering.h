@@ -1,4 +1,4 @@
-// The state of lower(): private to lower.cpp, lower_indexing.cpp and lower_contraction.cpp.
+// The state of lower(): private to lower.cpp, lower_indexing.cpp, lower_contraction.cpp and lower_control.cpp.
 #pragma once
 
 #include <map>
@@ -15,8 +15,15 @@ namespace nacre {
 
 class Lowering {
  public:
-  explicit Lowering(const Graph& graph);
-  LoopProgram run();
+  // What a graph and its subgraphs become together.
+  struct Made {
+    LoopProgram program;
+    std::set<std::string> buffer_names, group_names;
+    std::set<BufferId> updatable_inputs;  // states and inputs that the graph says are mutated
+    std::set<std::string> bound;          // symbols that have a value at this place
+  };
+  Lowering(const Graph& graph, Made& made);
+  void run();
 
  private:
   // ---- The loops of one group over the elements of a tensor.
@@ -30,6 +37,7 @@ class Lowering {
   // ---- lower.cpp
   void analyse();
   void lower_inputs();
+  void lower_nodes();
   void lower_node(const Node& node);
   void lower_view(const Node& node, const NodeArgs& args);
   static Scalar number_scalar(const NodeArgs& args, const std::string& name, nacre_dtype dtype);
@@ -52,6 +60,20 @@ class Lowering {
                                const std::vector<Expr>& index, Simplifier& simplify, bool wrap, const Provenance& where);
   // A buffer that starts as value `x` and may be written: x's own if nothing reads x after this node, else a copy.
   BufferId updatable(const Node& node, ValueId x);
+
+  // ---- lower_control.cpp
+  bool lower_control(const Node& node, const NodeArgs& args);
+  void lower_cond(const Node& node, const NodeArgs& args);
+  void lower_while(const Node& node, const NodeArgs& args);
+  void lower_for(const Node& node, const NodeArgs& args);
+  // The subgraph's groups, here; its inputs are `inputs`, of which it may update the first `own` in place. Its outputs.
+  std::vector<View> lower_subgraph(std::string_view argument, const Node& node, const std::vector<View>& inputs, size_t own);
+  std::vector<BufferId> carried_buffers(const Node& node, const NodeArgs& args);
+  void carry_on(const std::vector<BufferId>& carried, std::vector<View> next, const Node& node);
+  void control(ControlKind kind, const Provenance& where, BufferId buffer = -1, const std::string& symbol = {});
+  void bind(const std::string& symbol, const Expr& value, const Provenance& where);
+  BufferId number_buffer(const std::string& name, const Expr& value, nacre_dtype dtype, const Provenance& where);
+  void store_number(BufferId buffer, const Expr& value, const Provenance& where);
 
   // ---- lower_contraction.cpp
   void lower_matmul(const Node& node, const NodeArgs& args);
@@ -80,13 +102,12 @@ class Lowering {
   const Facts& symbols() const { return program_.symbols; }
 
   const Graph& graph_;
-  LoopProgram program_;
+  Made& made_;
+  LoopProgram& program_;
   std::vector<std::optional<View>> views_;
   std::vector<std::optional<View>> copies_;  // of views that a contraction needed as buffers
   std::vector<int> root_;                    // the value whose elements this one shows
   std::vector<int> last_read_;               // of a root: the last node that reads it
-  std::set<std::string> buffer_names_, group_names_;
-  std::set<BufferId> updatable_inputs_;      // states and inputs that the graph says are mutated
   int position_ = 0;                         // of the node being lowered
 };
 

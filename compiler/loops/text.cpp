@@ -25,6 +25,9 @@ constexpr std::pair<ContractionKind, std::string_view> kContractions[] = {
     {ContractionKind::attention, "attention"},
     {ContractionKind::lstm, "lstm"},
     {ContractionKind::gru, "gru"}};
+constexpr std::pair<ControlKind, std::string_view> kControls[] = {
+    {ControlKind::if_, "if"},   {ControlKind::else_, "else"}, {ControlKind::loop, "loop"},  {ControlKind::while_, "while"},
+    {ControlKind::end, "end"},  {ControlKind::bind, "bind"},  {ControlKind::check, "check"}};
 constexpr std::pair<StoreMode, std::string_view> kStoreModes[] = {{StoreMode::assign, ""},
                                                                   {StoreMode::add, "add"},
                                                                   {StoreMode::mul, "mul"},
@@ -124,7 +127,16 @@ class Printer {
     for (BufferId b : c.results) out += "      result %" + program_[b].name + "\n";
   }
 
+  void control(const Control& c, std::string& out) const {
+    out += "  " + std::string(name_in(kControls, c.kind));
+    if (c.kind == ControlKind::bind) out += " " + c.symbol + " =";
+    if (c.buffer >= 0) out += " %" + program_[c.buffer].name;
+    if (c.kind == ControlKind::check) out += " " + quoted(c.message) + " " + c.condition.str();
+    out += where_comment(c.where) + "\n";
+  }
+
   void group(const Group& g, std::string& out) const {
+    if (g.control) return control(*g.control, out);
     out += "  group " + g.name + (g.serial ? " serial" : "") + "\n";
     if (!g.outer.empty()) out += "    outer " + loops_text(g.outer) + "\n";
     if (g.contraction) contraction(*g.contraction, out);
@@ -147,7 +159,21 @@ class Printer {
       if (!b.order.empty()) out += fmt::format(" order [{}]", fmt::join(b.order, ", "));
       out += "\n";
     }
-    for (const Group& g : program_.groups) group(g, out);
+    // Groups of a region stand further in.
+    std::string blanks;
+    for (const Group& g : program_.groups) {
+      const auto kind = g.control ? std::optional(g.control->kind) : std::nullopt;
+      const bool parts = kind == ControlKind::else_ || kind == ControlKind::while_;
+      if (parts || kind == ControlKind::end) blanks.resize(blanks.size() - 2);
+      std::string text;
+      group(g, text);
+      for (size_t at = 0; at < text.size();) {
+        const size_t end = text.find('\n', at) + 1;
+        out += blanks + text.substr(at, end - at);
+        at = end;
+      }
+      if (parts || kind == ControlKind::if_ || kind == ControlKind::loop) blanks += "  ";
+    }
     for (size_t i = 0; i < program_.inputs.size(); ++i) {
       auto number = program_.input_numbers.find(static_cast<int>(i));
       if (program_.inputs[i] >= 0)
@@ -424,7 +450,30 @@ class Parser {
     }
     for (const auto& [kind, name] : kContractions)
       if (take(name)) return start_contraction(kind);
+    for (const auto& [kind, name] : kControls)
+      if (take(name)) return control(kind);
     scalar();
+  }
+
+  void control(ControlKind kind) {
+    Control c;
+    c.kind = kind;
+    c.where = where_;
+    if (kind == ControlKind::bind) {
+      c.symbol = word();
+      expect("=");
+    }
+    if (kind == ControlKind::if_ || kind == ControlKind::while_ || kind == ControlKind::bind) c.buffer = buffer();
+    if (kind == ControlKind::check) {
+      c.message = quoted_text();
+      c.condition = rest();
+    }
+    end_line();
+    Group g;
+    g.name = unique_name(std::string(name_in(kControls, kind)), control_names_);
+    control_names_.insert(g.name);
+    g.control = std::move(c);
+    program_.groups.push_back(std::move(g));
   }
 
   void symbol() {
@@ -582,6 +631,7 @@ class Parser {
   Provenance where_;
   LoopProgram program_;
   std::map<std::string, BufferId> buffers_;
+  std::set<std::string> control_names_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "compiler/graph/ops.h"
 #include "compiler/loops/code.h"
+#include "compiler/loops/regions.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -40,6 +41,7 @@ class Verifier {
               "an output is no output buffer");
       if (o.number) known(*o.number, program_.symbols, {});
     }
+    (void)regions_of(program_);
     std::set<std::string> group_names;
     for (const Group& g : program_.groups) {
       group_ = &g;
@@ -109,7 +111,24 @@ class Verifier {
     }
   }
 
+  void check_control(const Group& g) const {
+    const Control& c = *g.control;
+    require(g.nests.empty() && !g.contraction && !g.sort && g.outer.empty(), "control with work");
+    const bool flag = c.kind == ControlKind::if_ || c.kind == ControlKind::while_, number = c.kind == ControlKind::bind;
+    require((c.buffer >= 0) == (flag || number), "control of buffer {}", c.buffer);
+    if (c.buffer >= 0) {
+      require(valid(c.buffer), "buffer {}", c.buffer);
+      const Buffer& b = program_[c.buffer];
+      require(b.dtype == (flag ? NACRE_bool_ : NACRE_i64) && product(b.shape).is(1) && b.kind != BufferKind::local,
+              "%{} decides, and is no {} of one element", b.name, flag ? "bool" : "int64");
+      readable(c.buffer, {});
+    }
+    if (number) require(program_.symbols.contains(c.symbol), "unknown symbol {}", c.symbol);
+    known(c.condition, program_.symbols, {});
+  }
+
   void check_group(const Group& g) {
+    if (g.control) return check_control(g);
     std::set<std::string> outer;
     check_loops(g.outer, outer);
     std::set<BufferId> here;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "compiler/loops/address.h"
+#include "compiler/loops/regions.h"
 
 namespace nacre {
 
@@ -14,6 +15,7 @@ constexpr int64_t kAlignment = 64;
 // Every temporary with the groups between which it lives.
 std::vector<Placement> lifetimes(const LoopProgram& program) {
   std::vector<Placement> result;
+  const std::set<std::string> bound = bound_symbols(program);
   std::vector<int> position(program.buffers.size(), -1);
   for (size_t g = 0; g < program.groups.size(); ++g) {
     const Group& group = program.groups[g];
@@ -25,8 +27,7 @@ std::vector<Placement> lifetimes(const LoopProgram& program) {
         Placement p;
         p.buffer = id;
         p.first = static_cast<int>(g);
-        const Expr bytes = elements_of(program[id]) * static_cast<int64_t>(nacre_dtype_size_bytes(program[id].dtype));
-        p.size_bytes = simplify(ceildiv(bytes, kAlignment) * kAlignment, program.symbols);
+        p.size_bytes = simplify(ceildiv(capacity_bytes(program[id], bound, program.symbols), kAlignment) * kAlignment, program.symbols);
         result.push_back(p);
       }
       result[static_cast<size_t>(at)].last = static_cast<int>(g);
@@ -40,10 +41,22 @@ std::vector<Placement> lifetimes(const LoopProgram& program) {
       for (const Operand& o : group.contraction->operands) touch(o.buffer);
       for (BufferId id : group.contraction->results) touch(id);
     }
+    if (group.control) touch(group.control->buffer);
     if (group.sort) {
       touch(group.sort->input);
       touch(group.sort->values);
       touch(group.sort->indices);
+    }
+  }
+  // What a loop shares with what is outside of it must last as long as the loop. Inner loops come after the outer ones.
+  const Regions regions = regions_of(program);
+  for (size_t r = regions.list.size(); r-- > 1;) {
+    const Region& loop = regions.list[r];
+    if (!loop.repeats) continue;
+    for (Placement& p : result) {
+      if (p.last < loop.first || p.first > loop.last || (p.first > loop.first && p.last < loop.last)) continue;
+      p.first = std::min(p.first, loop.first);
+      p.last = std::max(p.last, loop.last);
     }
   }
   for (const LoopProgram::Mutation& m : program.input_mutations) {

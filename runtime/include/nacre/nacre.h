@@ -184,7 +184,9 @@ NACRE_API nacre_status nacre_session_prepare(nacre_session* session, uint32_t en
                                              const nacre_tensor* inputs, uint32_t input_count);
 
 // Of the last prepare or run, if that was successful: else, and for an output that is not there, NULL
-// and 0. The shape has as many numbers as the output's rank and holds until the next call.
+// and 0. The shape has as many numbers as the output's rank and holds until the next call. Sizes
+// that depend on data (how many elements are not zero) are the largest possible after a prepare, the
+// true ones after a run; the buffer must hold the largest, and its beginning holds the result.
 NACRE_API const int64_t* nacre_output_shape(const nacre_session* session, uint32_t output);
 NACRE_API size_t nacre_output_size_bytes(const nacre_session* session, uint32_t output);
 NACRE_API uint32_t nacre_session_variant(const nacre_session* session);

@@ -97,7 +97,7 @@ const Case kCases[] = {
        variant(a).guards.clear();
        variant(a).commands = {end()};
      }},
-    {"Unbound", "symbol 0 is read, but no guard binds it",
+    {"Unbound", "symbol 0 is read, but nothing binds it",
      [](auto& a) { variant(a).guards.erase(variant(a).guards.begin() + 3); }},
     {"SlotKind", "slot 0 does not lie",
      [](auto& a) { variant(a).slots[0].kind = static_cast<nacre_slot_kind>(7); }},
@@ -128,7 +128,7 @@ const Case kCases[] = {
     {"Origin", "origin 0 is not there", [](auto& a) { variant(a).commands[0].provenances = {2}; }},
     {"NoEnd", "the program does not end", [](auto& a) { variant(a).commands.pop_back(); }},
     {"NoCommands", "the program does not end", [](auto& a) { variant(a).commands.clear(); }},
-    {"CommandKind", "command 0 is of kind 7",
+    {"CommandKind", "command 0 is of kind 9",
      [](auto& a) { variant(a).commands[0].kind = NACRE_COMMAND_KINDS; }},
     {"CommandFlags", "command 0 has unknown flags",
      [](auto& a) { variant(a).commands[0].flags = 8; }},
@@ -165,6 +165,42 @@ const Case kCases[] = {
        variant(a).commands[1].operands = {};
        variant(a).commands[1].target = 0;
      }},
+    {"LoopWithoutExit", "command 1 has a target",
+     [](auto& a) {
+       fmt::Command loop, jump;
+       loop.kind = NACRE_COMMAND_loop;
+       jump.kind = NACRE_COMMAND_jump;
+       variant(a).commands = {loop, jump, end()};
+     }},
+    {"BindOfNoSymbol", "command 0 has a target",
+     [](auto& a) {
+       variant(a).slots[1].size = Size::constant(8);
+       variant(a).commands[0].kind = NACRE_COMMAND_bind;
+       variant(a).commands[0].target = 1;
+       variant(a).commands[0].operands = {1};
+     }},
+    {"BindOfBoundSymbol", "command 0 binds a symbol that a guard has bound",
+     [](auto& a) {
+       variant(a).slots[1].size = Size::constant(8);
+       variant(a).commands[0].kind = NACRE_COMMAND_bind;
+       variant(a).commands[0].target = 0;
+       variant(a).commands[0].operands = {1};
+     }},
+    {"BindToLarge", "command 0 has operands of the wrong kind",
+     [](auto& a) {
+       a.symbols.push_back({"u0", 0, 8, 1});
+       variant(a).commands[0].kind = NACRE_COMMAND_bind;
+       variant(a).commands[0].target = 1;
+       variant(a).commands[0].operands = {1};
+     }},
+    {"CheckOfNoNode", "command 0 has a target",
+     [](auto& a) {
+       variant(a).commands[0].kind = NACRE_COMMAND_check;
+       variant(a).commands[0].target = 7;
+       variant(a).commands[0].operands = {};
+     }},
+    {"OutputBounds", "output 0 has an invalid",
+     [](auto& a) { a.entries[0].outputs[0].bounds = {Size::constant(4)}; }},
     {"Import", "command 0 has a target",
      [](auto& a) { variant(a).commands[0].kind = NACRE_COMMAND_import; }},
 };

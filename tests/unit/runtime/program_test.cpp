@@ -224,6 +224,77 @@ TEST(Program, Loops) {
   }
 }
 
+// y = 2 * the first 4*u0 numbers of a weight, u0 the value of the input, which must lie in [0, 8], and below 7.
+fmt::Artifact bound_artifact() {
+  static const std::vector<float> ones(32, 1.0f);
+  fmt::Artifact a = parts();
+  a.symbols = {{"u0", 0, 8, 1}};
+  a.weights = {{"ones", NACRE_f32, {32}, {reinterpret_cast<const uint8_t*>(ones.data()), 128}}};
+  fmt::Entry e = empty_entry("bound");
+  e.inputs = {{"n", NACRE_i64, 0, {Size::constant(1)}, {}}};
+  e.outputs = {{"y", NACRE_f32, 0, {Size::node(0), Size::constant(4)}, {}}};
+  e.outputs[0].bounds = {Size::constant(8), Size::constant(4)};
+  fmt::Variant& v = e.variants[0];
+  v.guards = typed(0, NACRE_i64, 1);
+  v.guards.push_back({NACRE_GUARD_equal, 0, 0, 0, 1, 0});
+  v.nodes = {{NACRE_EXPR_symbol, 0, 0}, {NACRE_EXPR_constant, 0, 4}, {NACRE_EXPR_mul, 0, 1},
+             {NACRE_EXPR_constant, 0, 7}, {NACRE_EXPR_lt, 0, 3}};
+  e.nodes = v.nodes;
+  v.nodes.clear();
+  v.slots = {slot(NACRE_SLOT_INPUT, 0, {}, bytes(8)), slot(NACRE_SLOT_WEIGHT, 0, {}, bytes(128)),
+             slot(NACRE_SLOT_OUTPUT, 0, {}, bytes(128))};
+  fmt::Command bind, check;
+  bind.kind = NACRE_COMMAND_bind;
+  bind.operands = {0};
+  check.kind = NACRE_COMMAND_check;
+  check.target = 4;
+  check.flags = NACRE_COMMAND_BARRIER;
+  bind.provenances = check.provenances = {0};
+  v.commands = {bind, check, call(kScale, {1, 2}), end()};
+  a.entries = {e};
+  return a;
+}
+
+TEST(Program, BindsASymbolToWhatTheDataSay) {
+  for (const uint32_t threads_used : {1u, 3u}) {
+    Opened opened(bound_artifact(), threads(threads_used));
+    std::vector<int64_t> n = {3};
+    for (const int64_t rows : {3, 0, 6, 3}) {
+      n[0] = rows;
+      const std::vector<int64_t> shape = {1};
+      const nacre_tensor in = tensor(n.data(), shape, NACRE_i64);
+      ASSERT_EQ(nacre_session_prepare(opened.session, 0, &in, 1), NACRE_OK);
+      EXPECT_EQ(nacre_output_shape(opened.session, 0)[0], 8);
+      EXPECT_EQ(nacre_output_size_bytes(opened.session, 0), 128u);
+      std::vector<float> y(32, -1.0f);
+      ASSERT_EQ(run(opened, n, y, NACRE_i64).status, NACRE_OK) << opened.message();
+      EXPECT_EQ(nacre_output_shape(opened.session, 0)[0], rows);
+      EXPECT_EQ(nacre_output_size_bytes(opened.session, 0), 128u);
+      for (std::size_t i = 0; i < y.size(); ++i)
+        ASSERT_EQ(y[i], i < static_cast<std::size_t>(rows) * 4 ? 2.0f : -1.0f);
+    }
+  }
+}
+
+TEST(Program, SaysWhatASymbolMustBe) {
+  for (const uint32_t threads_used : {1u, 3u}) {
+    Opened opened(bound_artifact(), threads(threads_used));
+    std::vector<int64_t> n = {9};
+    std::vector<float> y(32);
+    EXPECT_EQ(run(opened, n, y, NACRE_i64).status, NACRE_DATA_ERROR);
+    EXPECT_EQ(opened.message(), "u0 is 9, and must be at most 8 in aten.mul.Tensor (model.py:41, block.first)");
+    n[0] = -1;
+    EXPECT_EQ(run(opened, n, y, NACRE_i64).status, NACRE_DATA_ERROR);
+    EXPECT_EQ(opened.message(), "u0 is -1, and must be at least 0 in aten.mul.Tensor (model.py:41, block.first)");
+    n[0] = 7;
+    EXPECT_EQ(run(opened, n, y, NACRE_i64).status, NACRE_DATA_ERROR);
+    EXPECT_EQ(opened.message(), "assertion failed: u0 < 7 in aten.mul.Tensor (model.py:41, block.first)");
+    n[0] = 2;
+    EXPECT_EQ(run(opened, n, y, NACRE_i64).status, NACRE_OK);
+    EXPECT_EQ(y[7], 2.0f);
+  }
+}
+
 TEST(Program, CopiesInPartsAndWritesBackToMutatedInputs) {
   for (const int64_t size : {0, 1, 63, 64, 65, 4096, 100001}) {
     fmt::Artifact a = parts();

@@ -1,0 +1,139 @@
+// Control flow, and numbers that data give. The bodies of PyTorch's higher-order operators become subgraphs of tensors;
+// scan, map and associative_scan are loops that count.
+#include "compiler/graph/decompose_call.h"
+#include "compiler/support/error.h"
+
+namespace nacre {
+
+namespace {
+
+std::vector<ValueId> ids(const std::vector<Tensor>& tensors) {
+  std::vector<ValueId> result;
+  for (const Tensor& t : tensors) result.push_back(t.id());
+  return result;
+}
+
+std::vector<Tensor> tensors(Builder& b, const std::vector<ValueId>& values) {
+  std::vector<Tensor> result;
+  for (ValueId v : values) result.emplace_back(b, v);
+  return result;
+}
+
+Tensor truth(Call& c, std::string_view name) {
+  if (Operand o = c.operand(name); o.tensor()) return reshape(to_bool(*o.tensor()), {});
+  return c.full({}, c.number(name), NACRE_bool_);
+}
+
+Results cond(Call& c) {
+  Builder& b = c.builder();
+  Tensor predicate = truth(c, "predicate");
+  std::vector<Tensor> operands = c.operands("operands");
+  std::string yes = c.subgraph("true_graph"), no = c.subgraph("false_graph");
+  std::vector<ValueId> results = b.cond(predicate.id(), ids(operands), yes, no);
+  // A size that differs between the branches is a symbol that each of them gives its value.
+  Graph& graph = b.graph();
+  auto shape_in = [&](const std::string& sub, size_t i) {
+    const Graph& body = graph.subgraphs.at(sub);
+    return body[std::get<ValueRef>(body.outputs[i].value).id].shape;
+  };
+  for (size_t i = 0; i < results.size() && i < c.outputs(); i++) {
+    if (!c.is_given(i) || c.is_number(i)) continue;
+    Shape shape = c.output_shape(i);
+    for (size_t d = 0; d < shape.size(); d++) {
+      if (c.is_bound(shape[d])) continue;
+      if (shape[d].op() != ExprOp::symbol)
+        c.unsupported("a size of " + shape[d].str() + ", which neither branch has");
+      graph[results[i]].shape[d] = shape[d];
+      Expr a = shape_in(yes, i)[d], other = shape_in(no, i)[d];
+      if (c.is_bound(a) && c.is_bound(other)) c.bound_by(shape[d], max(a, other));
+    }
+  }
+  return tensors(b, results);
+}
+
+Results while_loop(Call& c) {
+  Builder& b = c.builder();
+  std::vector<Tensor> carried = c.operands("carried_inputs"), operands = c.operands("additional_inputs");
+  std::string go_on = c.subgraph("cond_graph"), body = c.subgraph("body_graph");
+  return tensors(b, b.while_loop(ids(carried), ids(operands), go_on, body));
+}
+
+// The symbol that counts from 0 to below `length`.
+Expr counter(Call& c, const Expr& length) {
+  SymbolFacts facts;
+  facts.below = length;
+  return c.new_symbol("step", facts);
+}
+
+// Carried values, rows of xs, and operands: the arguments of the body in this order.
+std::vector<Tensor> loop_over_rows(Call& c, std::string_view body_name, const std::vector<Tensor>& carried,
+                                   const std::vector<Tensor>& xs, const std::vector<Tensor>& operands,
+                                   const Expr& first_row, const Expr& length) {
+  Builder& b = c.builder();
+  Expr step = counter(c, length);
+  std::vector<Tensor> others = xs;
+  others.insert(others.end(), operands.begin(), operands.end());
+  std::string body = c.subgraph(body_name, {carried.size(), xs.size(), step + first_row, xs.at(0).size(0)});
+  return tensors(b, b.for_loop(ids(carried), ids(others), body, step, length));
+}
+
+Results scan(Call& c) {
+  std::vector<Tensor> xs = c.operands("xs");
+  if (xs.empty()) c.unsupported("a scan over nothing");
+  return loop_over_rows(c, "combine_graph", c.operands("init"), xs, c.operands("additional_inputs"), 0, xs[0].size(0));
+}
+
+Results map(Call& c) {
+  std::vector<Tensor> xs = c.operands("xs");
+  if (xs.empty()) c.unsupported("a map over nothing");
+  return loop_over_rows(c, "body_graph", {}, xs, c.operands("pos_args"), 0, xs[0].size(0));
+}
+
+// One after the other: the first row, then what the body makes of the last result and the next row.
+Results associative_scan(Call& c) {
+  std::vector<Tensor> xs = c.operands("xs");
+  if (xs.empty()) c.unsupported("a scan over nothing");
+  Expr n = xs[0].size(0);
+  if (n.is(0)) return xs;
+  std::vector<Tensor> first, rows;
+  for (const Tensor& x : xs) first.push_back(select(x, 0, 0));
+  Expr length = simplify(n - 1, c.facts());
+  // The body gives the next values; they are rows as well.
+  Builder& b = c.builder();
+  Expr step = counter(c, length);
+  std::vector<Tensor> others = xs, operands = c.operands("additional_inputs");
+  others.insert(others.end(), operands.begin(), operands.end());
+  std::string body = c.subgraph("combine_graph", {xs.size(), xs.size(), step + 1, n});
+  Graph& graph = b.graph().subgraphs.at(body);
+  const std::vector<GraphOutput> results = graph.outputs;
+  graph.outputs.insert(graph.outputs.end(), results.begin(), results.end());
+  std::vector<Tensor> made = tensors(b, b.for_loop(ids(first), ids(others), body, step, length));
+  for (size_t i = 0; i < xs.size(); i++)
+    rows.push_back(concat({slice(xs[i], 0, 0, 1), made.at(xs.size() + i)}, 0));
+  return rows;
+}
+
+Results item(Call& c) {
+  Tensor x = reshape(c.self(), {});
+  if (c.outputs() && c.is_given(0)) {
+    if (is_floating(c.output_dtype())) return cast(x, NACRE_f64);
+    if (c.output_dtype() == NACRE_bool_) return to_bool(x);
+  }
+  return cast(x, NACRE_i64);
+}
+
+constexpr Decomposition kTable[] = {
+    {"higher_order.cond", cond},
+    {"higher_order.while_loop", while_loop},
+    {"higher_order.scan", scan},
+    {"higher_order.map_impl", map},
+    {"higher_order.associative_scan", associative_scan},
+    {"item.default", item},
+    {"_local_scalar_dense.default", item},
+};
+
+}  // namespace
+
+Decompositions control_decompositions() { return kTable; }
+
+}  // namespace nacre
