@@ -654,8 +654,14 @@ void Reader::read_higher_order(const json& node, const std::string& name) {
 
   // Numbers that the bodies name by the same expression need not be handed over, unless a loop
   // carries them.
-  size_t carried =
-      name == "while_loop" || name == "scan" ? (lists.empty() ? 0 : lists[0].second.size()) : 0;
+  const bool loops = name == "while_loop" || name == "scan" || name == "associative_scan";
+  const size_t carried = loops && !lists.empty() ? lists[0].second.size() : 0;
+  // The body takes what is made so far before the next rows.
+  const size_t before = name == "associative_scan" ? carried : 0;
+  if (before > 0) {
+    const std::vector<Argument> rows = lists[0].second;
+    operands.insert(operands.begin(), rows.begin(), rows.end());
+  }
   std::vector<bool> handed(operands.size(), true);
   for (size_t i = carried; i < operands.size(); ++i) {
     auto* e = std::get_if<Expr>(&operands[i]);
@@ -676,7 +682,7 @@ void Reader::read_higher_order(const json& node, const std::string& name) {
     }
     handed[i] = !same;
   }
-  size_t index = 0;
+  size_t index = before;
   for (auto& [key, members] : lists) {
     std::vector<ValueRef> refs;
     for (const Argument& member : members) {

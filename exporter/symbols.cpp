@@ -23,6 +23,12 @@ SymbolFacts default_facts(const std::string& name) {
   return facts;
 }
 
+// A float: an integer that is made of it is no expression here.
+bool has_float(const Expr& e) {
+  const std::set<std::string> symbols = e.symbols();
+  return std::any_of(symbols.begin(), symbols.end(), [](const std::string& s) { return s.starts_with("zuf"); });
+}
+
 }  // namespace
 
 void SymbolTable::read_ranges(const nlohmann::json& ranges) {
@@ -48,11 +54,13 @@ Expr SymbolTable::integer(const nlohmann::json& sym_int) {
   if (found == parsed_.end()) {
     std::vector<Expr> limits;
     auto expression = parse_srepr(text, &limits);
-    if (!expression) {
+    if (!expression || has_float(*expression)) {
       std::string name = "opaque" + std::to_string(opaque.size());
       opaque.insert(name);
-      expression = Expr::symbol(name);
       facts[name] = SymbolFacts{};
+      if (text.find("zuf") != std::string::npos) facts[name].range.min = -kUnbounded;
+      expression = Expr::symbol(name);
+      limits.clear();
     }
     for (const std::string& s : expression->symbols())
       if (facts.count(s) == 0) facts[s] = default_facts(s);
@@ -72,7 +80,7 @@ std::optional<Expr> SymbolTable::boolean(const nlohmann::json& sym_bool) {
   if (auto value = sym_bool.find("as_bool"); value != sym_bool.end())
     return Expr(value->get<bool>() ? 1 : 0);
   auto e = parse_srepr(sym_bool.at("as_expr").at("expr_str").get<std::string>(), nullptr);
-  if (!e) return std::nullopt;
+  if (!e || has_float(*e)) return std::nullopt;
   for (const std::string& s : e->symbols())
     if (facts.count(s) == 0) facts[s] = default_facts(s);
   return canonical(*e);

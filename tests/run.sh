@@ -83,13 +83,13 @@ models() {
     count "export, decomposed" 0 1 1
   "$NACRE_PYTHON" "$root/tests/models/dynamic.py" --out "$sizes" "${some[@]}" --jobs "$(nproc)" || count "export, sizes" 0 1 1
   "$NACRE_PYTHON" "$root/tests/models/inputs.py" --out "$inputs" || count "export, inputs" 0 1 1
-  "$NACRE_PYTHON" "$root/tests/models/control.py" --out "$NACRE_CACHE/cases-control" || count "export, control flow" 0 1 1
+  "$NACRE_PYTHON" "$root/tests/models/by_data.py" --out "$NACRE_CACHE/cases-by-data" || count "export, by data" 0 1 1
   IFS=: read -ra more <<<"${NACRE_MODELS:-}"
   for folder in "${more[@]}"; do
     [ -z "$folder" ] || folders+=("$folder")
   done
   local verify=("$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)")
-  counted models "${verify[@]}" "$cases" "$NACRE_CACHE/cases-control" ${folders:+--frontier "${folders[@]}"}
+  counted models "${verify[@]}" "$cases" "$NACRE_CACHE/cases-by-data" ${folders:+--frontier "${folders[@]}"}
   counted "models, decomposed" "${verify[@]}" --stage artifact "$decomposed"
   counted "models, sizes" "${verify[@]}" --stage artifact "$sizes"
   counted "models, inputs" "${verify[@]}" "$inputs"

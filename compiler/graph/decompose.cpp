@@ -28,7 +28,8 @@ const std::unordered_map<std::string_view, Function>& table() {
           contraction_decompositions(), convolution_decompositions(), pooling_decompositions(),
           resampling_decompositions(), padding_decompositions(), normalization_decompositions(),
           attention_decompositions(), recurrent_decompositions(), loss_decompositions(),
-           quantization_decompositions(), backward_decompositions(), control_decompositions(), selection_decompositions()}) {
+           quantization_decompositions(), backward_decompositions(), control_decompositions(),
+           number_decompositions(), selection_decompositions()}) {
       for (const Decomposition& d : family) {
         bool fresh = map->emplace(d.op, d.function).second;
         check(fresh, "two decompositions of {}", d.op);
@@ -64,13 +65,11 @@ bool is_assertion(std::string_view op) {
   return false;
 }
 
-// Arithmetic on sizes: they are expressions wherever they are used.
-bool is_size_arithmetic(std::string_view op) {
-  return op.starts_with("sym.") || op.starts_with("aten.sym_");
-}
+// Sizes of values: they are expressions wherever they are used.
+bool is_size(std::string_view op) { return op.starts_with("aten.sym_"); }
 
-// `aten.item`, and operators whose results have sizes that depend on data: what gives a symbol its
-// value, from first to last.
+// `aten.item`, operators whose results have sizes that depend on data, and arithmetic on numbers that
+// no expression stands for: what gives a symbol its value, from first to last.
 std::vector<bool> symbol_givers(const Graph& g, std::set<std::string> given) {
   std::vector<bool> gives(g.nodes.size());
   for (const GraphInput& input : g.inputs) {
@@ -78,7 +77,7 @@ std::vector<bool> symbol_givers(const Graph& g, std::set<std::string> given) {
     given.merge(g[input.value].expr.symbols());
   }
   for (size_t n = 0; n < g.nodes.size(); ++n) {
-    if (is_size_arithmetic(g.nodes[n].op)) continue;
+    if (is_size(g.nodes[n].op)) continue;
     for (ValueId v : g.nodes[n].outputs) {
       if (v == kNoValue) continue;
       std::set<std::string> symbols = g[v].expr.symbols();
@@ -89,11 +88,19 @@ std::vector<bool> symbol_givers(const Graph& g, std::set<std::string> given) {
   return gives;
 }
 
-// A condition on numbers that depend on data.
-const Expr* scalar_assertion(const Node& node) {
+// A condition on numbers that depend on data: an expression, or a bool that is computed.
+const Argument* scalar_assertion(const Node& node) {
   if (node.op != "aten._assert_scalar.default") return nullptr;
   const Argument* condition = node.find("self");
-  return condition ? std::get_if<Expr>(condition) : nullptr;
+  return condition && (std::holds_alternative<Expr>(*condition) || std::holds_alternative<ValueRef>(*condition))
+             ? condition
+             : nullptr;
+}
+
+// Integers are expressions; those of new symbols are bound where they are made.
+bool is_known_integer(const Graph& g, const Node& node) {
+  return node.op.starts_with("sym.") && node.outputs.size() == 1 && node.outputs[0] != kNoValue &&
+         g[node.outputs[0]].kind == ValueKind::integer;
 }
 
 struct Liveness {
@@ -108,10 +115,10 @@ Liveness liveness(const Graph& g, const std::set<std::string>& bound) {
   for (const GraphOutput& o : g.outputs) for_each_value(o.value, use);
   for (size_t i = g.nodes.size(); i-- > 0;) {
     const Node& node = g.nodes[i];
-    if (is_assertion(node.op) || is_size_arithmetic(node.op)) continue;
+    if (is_assertion(node.op) || is_size(node.op)) continue;
     live.nodes[i] = gives[i] || scalar_assertion(node);
     for (ValueId v : node.outputs)
-      if (v != kNoValue && live.values[static_cast<size_t>(v)]) live.nodes[i] = true;
+      if (v != kNoValue && live.values[static_cast<size_t>(v)] && !is_known_integer(g, node)) live.nodes[i] = true;
     if (!live.nodes[i]) continue;
     for (const auto& [name, argument] : node.args) for_each_value(argument, use);
   }
@@ -260,8 +267,12 @@ class Decomposer {
 
   void decompose_node(const Node& node) {
     builder_.at(node.where);
-    if (const Expr* condition = scalar_assertion(node)) return decompose_assertion(node, *condition);
     Call call(in_, node, builder_, mapped_, live_.values, bound_);
+    if (const Argument* condition = scalar_assertion(node)) {
+      if (auto* e = std::get_if<Expr>(condition)) return decompose_assertion(node, *e);
+      Expr holds = call.count(as_tensor(builder_, call.operand("self"), NACRE_i64), 1);
+      return decompose_assertion(node, Expr::make(ExprOp::ne, {holds, Expr(0)}));
+    }
     try {
       Results results = find(node.op)(call);
       for (size_t i = 0; i < node.outputs.size(); i++) {

@@ -78,10 +78,14 @@ std::vector<Tensor> Call::tensors(std::string_view name) const {
 std::optional<Number> Call::optional_number(std::string_view name) const {
   const Argument* argument = find(name);
   if (!argument) return std::nullopt;
-  if (auto* b = std::get_if<bool>(argument)) return Number(*b);
-  if (auto* d = std::get_if<double>(argument)) return Number(*d);
-  if (auto e = integer_value(graph_, *argument)) return Number(*e);
-  if (std::holds_alternative<ValueRef>(*argument))
+  return number_at(name, *argument);
+}
+
+Number Call::number_at(std::string_view name, const Argument& argument) const {
+  if (auto* b = std::get_if<bool>(&argument)) return Number(*b);
+  if (auto* d = std::get_if<double>(&argument)) return Number(*d);
+  if (auto e = integer_value(graph_, argument)) return Number(*e);
+  if (std::holds_alternative<ValueRef>(argument))
     unsupported("a number that is computed at run time (argument " + std::string(name) + ")");
   missing(name, "a number");
 }
@@ -94,15 +98,23 @@ Number Call::number(std::string_view name, std::optional<Number> otherwise) cons
 
 std::optional<Operand> Call::optional_operand(std::string_view name) const {
   const Argument* argument = find(name);
-  if (!argument) return std::nullopt;
-  if (auto* v = std::get_if<ValueRef>(argument)) {
+  return argument ? operand_at(name, *argument) : std::nullopt;
+}
+
+std::optional<Operand> Call::operand_at(std::string_view name, const Argument& argument) const {
+  if (auto* v = std::get_if<ValueRef>(&argument)) {
     if (v->id == kNoValue) return std::nullopt;
     if (graph_[v->id].kind == ValueKind::tensor) return Operand(tensor(name));
     // A number that is computed at run time.
-    if (ValueId id = mapped_[static_cast<size_t>(v->id)]; id != kNoValue)
+    if (ValueId id = mapped_[static_cast<size_t>(v->id)];
+        id != kNoValue && builder_[id].kind == ValueKind::tensor)
       return Operand(Tensor(builder_, id).as_number());
   }
-  return Operand(number(name));
+  return Operand(number_at(name, argument));
+}
+
+Operand Call::operand(std::string_view name, const Operand& otherwise) const {
+  return optional_operand(name).value_or(otherwise);
 }
 
 Operand Call::operand(std::string_view name) const {
@@ -286,6 +298,12 @@ Expr Call::bind(const Tensor& value, const Expr& expected, std::optional<Expr> m
     builder_.item(x, expected);
     return expected;
   }
+  // A bool is exported as `u0 == 1`.
+  if (expected.op() == ExprOp::eq && expected.operands()[1].is(1) && expected.operands()[0].op() == ExprOp::symbol &&
+      !is_bound(expected)) {
+    bind(value, expected.operands()[0], Expr(1));
+    return expected;
+  }
   // A number that must be what export says it is.
   Expr found = new_symbol("number", limited({}));
   builder_.item(x, found);
@@ -303,6 +321,18 @@ Expr Call::count(const Tensor& value, const Expr& most) {
 }
 
 // ---- Control flow.
+
+std::vector<Tensor> Call::numbers() const {
+  std::vector<Tensor> result;
+  for (const auto& [name, argument] : node_.args) {
+    std::optional<Operand> o = operand_at(name, argument);
+    if (!o) missing(name, "a number");
+    nacre_dtype dtype = NACRE_f64;  // a float counts as float32 in promotion only
+    if (const Number* n = o->number(); n && !is_floating(n->dtype())) dtype = n->dtype();
+    result.push_back(o->tensor() ? Tensor(builder_, o->tensor()->id()) : full({}, *o->number(), dtype));
+  }
+  return result;
+}
 
 std::vector<Tensor> Call::operands(std::string_view name) const {
   std::vector<Tensor> result;

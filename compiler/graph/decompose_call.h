@@ -47,6 +47,7 @@ class Call {
   Tensor optional(std::string_view name) const;              // absent Tensor if left out
   std::vector<Tensor> tensors(std::string_view name) const;  // entries may be absent
   Operand operand(std::string_view name) const;              // a tensor, or a number in its place
+  Operand operand(std::string_view name, const Operand& otherwise) const;
   std::optional<Operand> optional_operand(std::string_view name) const;
   Number number(std::string_view name, std::optional<Number> otherwise = std::nullopt) const;
   std::optional<Number> optional_number(std::string_view name) const;
@@ -96,6 +97,8 @@ class Call {
   Expr new_symbol(const std::string& prefix, SymbolFacts facts);
 
   // ---- Control flow.
+  // All arguments, which are numbers, as tensors of no dims: int64, float64 or bool.
+  std::vector<Tensor> numbers() const;
   // Tensors, and numbers as tensors of no dims.
   std::vector<Tensor> operands(std::string_view name) const;
   const Graph& functional_subgraph(std::string_view name) const;
@@ -105,6 +108,8 @@ class Call {
 
  private:
   const Argument* find(std::string_view name) const;
+  Number number_at(std::string_view name, const Argument& argument) const;
+  std::optional<Operand> operand_at(std::string_view name, const Argument& argument) const;
   [[noreturn]] void missing(std::string_view name, const char* kind) const;
   const Value& output(size_t i) const;
 
@@ -153,6 +158,7 @@ Decompositions loss_decompositions();
 Decompositions quantization_decompositions();
 Decompositions backward_decompositions();
 Decompositions control_decompositions();
+Decompositions number_decompositions();
 Decompositions selection_decompositions();
 
 // A subgraph as Call::subgraph makes it. `symbols` and `bound` are those of the graph around it; facts that it finds out

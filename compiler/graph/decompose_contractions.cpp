@@ -18,7 +18,7 @@ namespace {
 
 // beta * self + alpha * product, rounded once. A beta of 0 leaves self out, even where it is NaN.
 Tensor scaled_sum(Call& c, const Tensor& self, const Tensor& product) {
-  Number beta = c.number("beta", Number(1)), alpha = c.number("alpha", Number(1));
+  Operand beta = c.operand("beta", 1), alpha = c.operand("alpha", 1);
   nacre_dtype dtype = product.dtype(), wide = compute_type(dtype);
   bool scaled = !beta.is(1) || !alpha.is(1);
   Tensor y = scaled ? cast(product, wide) : product;

@@ -14,7 +14,7 @@ Results filled(Call& c) {
   return c.full(c.output_shape(), value, c.output_dtype());
 }
 
-Results full(Call& c) { return c.full(c.output_shape(), c.number("fill_value"), c.output_dtype()); }
+Results full(Call& c) { return filled(c.builder(), c.output_shape(), c.operand("fill_value"), c.output_dtype()); }
 
 Results fill(Call& c) {
   Tensor value = as_tensor(c.builder(), c.operand("value"), c.output_dtype());
@@ -156,7 +156,7 @@ constexpr Decomposition kTable[] = {
     {"new_empty_strided.default", filled<0>},
     {"empty_permuted.default", filled<0>},
     {"scalar_tensor.default",
-     [](Call& c) -> Results { return c.full({}, c.number("s"), c.output_dtype()); }},
+     [](Call& c) -> Results { return filled(c.builder(), {}, c.operand("s"), c.output_dtype()); }},
     {"fill.Scalar", fill},
     {"fill.Tensor", fill},
     {"arange.default", arange},

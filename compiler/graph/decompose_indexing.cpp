@@ -61,7 +61,7 @@ Results masked_index(Call& c) {
   Tensor x = c.tensor("self"), mask = to_bool(c.tensor("mask"));
   std::vector<Tensor> indices = indices_in_range(c, x);
   Tensor taken = index(x, indices);
-  return where(mask, taken, as_tensor(c.builder(), c.number("fill"), x.dtype()));
+  return where(mask, taken, as_tensor(c.builder(), c.operand("fill"), x.dtype()));
 }
 
 // x with src written where a mask is true, in order: the k-th true element takes row k of `rows`.
@@ -232,7 +232,7 @@ Tensor covered(const Tensor& src, const Tensor& index) {
 
 Tensor scatter_source(Call& c, const Tensor& x, const Tensor& index) {
   if (c.has("src")) return covered(cast(c.tensor("src"), x.dtype()), index);
-  return full(c.builder(), index.shape(), c.number("value"), x.dtype());
+  return filled(c.builder(), index.shape(), c.operand("value"), x.dtype());
 }
 
 // x with the positions that index names set to `value`: where a reduction leaves the old element
@@ -316,7 +316,7 @@ Results index_add(Call& c) {
   Tensor x = c.tensor("self");
   nacre_dtype wide = compute_type(x.dtype());
   Tensor source = cast(c.tensor("source"), wide);
-  Number alpha = c.number("alpha", Number(1));
+  Operand alpha = c.operand("alpha", 1);
   if (!alpha.is(1)) source = binary("mul", source, alpha, wide);
   Slices s = slices(c, source);
   s.x = cast(s.x, wide);

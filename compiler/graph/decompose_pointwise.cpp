@@ -280,7 +280,7 @@ Results float_binary_formula(Call& c) {
 
 // a + alpha * b (or minus), rounded once.
 Results scaled_sum(Call& c, const Operand& a, const Operand& b, bool subtract) {
-  Number alpha = c.number("alpha", Number(1));
+  Operand alpha = c.operand("alpha", 1);
   nacre_dtype dtype = result_type({a, b});
   const char* primitive = subtract ? "sub" : "add";
   if (alpha.is(1)) return binary(primitive, a, b, dtype);
@@ -485,7 +485,7 @@ Results add_product(Call& c, bool divide) {
   nacre_dtype dtype = result_type({x, a, b});
   nacre_dtype wide = compute_type(divide ? float_for(dtype) : dtype);
   Tensor scaled = cast(a, wide);
-  Number value = c.number("value", Number(1));
+  Operand value = c.operand("value", 1);
   if (!value.is(1)) scaled = binary("mul", scaled, value, wide);
   Tensor product = divide ? nacre::div(scaled, cast(b, wide)) : mul(scaled, cast(b, wide));
   return cast(nacre::add(cast(x, wide), product), dtype);
@@ -531,7 +531,7 @@ Results glu(Call& c) {
 
 Results threshold(Call& c) {
   Tensor x = c.self();
-  Number limit = c.number("threshold"), value = c.number("value");
+  Operand limit = c.operand("threshold"), value = c.operand("value");
   Builder& b = c.builder();
   return where(le(x, as_tensor(b, limit, x.dtype())), as_tensor(b, value, x.dtype()), x);
 }

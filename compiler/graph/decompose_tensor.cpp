@@ -236,6 +236,11 @@ Tensor full_like(const Tensor& x, const Number& value) {
   return full(x.builder(), x.shape(), value, x.dtype());
 }
 
+Tensor filled(Builder& b, const Shape& shape, const Operand& value, nacre_dtype dtype) {
+  if (auto* t = value.tensor()) return expand(cast(*t, dtype), shape);
+  return full(b, shape, *value.number(), dtype);
+}
+
 Tensor iota(Builder& b, const Expr& length, const Expr& start, const Expr& step,
             nacre_dtype dtype) {
   return {b, b.iota(length, start, step, dtype)};

@@ -98,6 +98,7 @@ struct Operand {
 
   const Tensor* tensor() const { return std::get_if<Tensor>(&value); }
   const Number* number() const { return std::get_if<Number>(&value); }
+  bool is(double constant) const { return number() && number()->is(constant); }
 };
 }  // namespace decomposing
 
@@ -115,6 +116,7 @@ bool same_shape(const Shape& a, const Shape& b, const Facts& facts);
 // ---- Creation.
 Tensor full(Builder& b, Shape shape, const Number& value, nacre_dtype dtype);
 Tensor full_like(const Tensor& x, const Number& value);
+Tensor filled(Builder& b, const Shape& shape, const Operand& value, nacre_dtype dtype);  // perhaps a tensor of no dims
 Tensor iota(Builder& b, const Expr& length, const Expr& start = 0, const Expr& step = 1,
             nacre_dtype dtype = NACRE_i64);
 // 0, 1, ... along `dim` of a tensor of this shape, broadcast to it.

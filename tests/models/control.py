@@ -1,16 +1,6 @@
-"""Exports small models whose course or sizes depend on data: branches, loops, scans, and results of unknown length.
-
-    python control.py --out DIR [--only NAME,NAME] [--list]
-
-The case folders are those of export.py. Each model runs on several inputs, so that every branch is taken, loops run no
-times, once and often, and results are empty, partly filled and full.
+"""Models whose course depends on data: branches, loops, scans. Each runs on several inputs, so that every branch is taken
+and loops run no times, once and often.
 """
-import argparse
-import hashlib
-import shutil
-import sys
-from pathlib import Path
-
 import torch
 from torch import nn
 from torch._higher_order_ops.associative_scan import associative_scan
@@ -19,37 +9,7 @@ from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
 
-import export
-
-CASES = {}
-
-
-DECOMPOSED = set()
-
-
-def case(*sets, dynamic=None, refuse=(), decomposed=False):
-    """The class below it, on these argument tuples. `decomposed`: saved after run_decompositions()."""
-    def add(module):
-        def make():
-            torch.manual_seed(0)
-            labelled = {"set_0": [sets[0]], **{f"also_{k}": [s] for k, s in enumerate(sets[1:])}}
-            return export.Program(module(), labelled, dynamic, module.__doc__ or "", list(refuse))
-        CASES[module.__name__] = make
-        if decomposed:
-            DECOMPOSED.add(module.__name__)
-        return module
-    return add
-
-
-def ramp(*shape, start=0.0, step=0.25):
-    return (torch.arange(float(torch.Size(shape).numel())) * step + start).reshape(shape)
-
-
-def zero():
-    return torch.zeros((), dtype=torch.int64)
-
-
-ROWS = {0: Dim("rows", min=1, max=64)}
+from case import ROWS, case, ramp, zero
 
 
 # ---------------------------------------------------------------- branches
@@ -126,7 +86,8 @@ class while_newton(nn.Module):
         def step(i, v, best):
             w = torch.tanh(v @ self.weight + x)
             return i + 1, w, (w - v).abs().amax()
-        return while_loop(go_on, step, (zero(), x, x.new_ones(())))
+        rounds, v, best = while_loop(go_on, step, (zero(), x, x.new_ones(())))
+        return rounds, v, best < 0.5
 
 
 @case((ramp(5),), (ramp(5, start=-3),))
@@ -212,63 +173,6 @@ class associative_scan_affine(nn.Module):
         return associative_scan(combine, (x.sigmoid(), x), 0, combine_mode="generic")
 
 
-# ---------------------------------------------------------------- sizes from data
-
-@case((torch.tensor([[1.0, -1, 0, 2], [0, 0, 3, -4], [5, 6, -7, 0]]),), (-torch.ones(3, 4),), (torch.ones(3, 4),))
-class nonzero_then_index(nn.Module):
-    """How many rows: from none to all; arithmetic on them and their number."""
-
-    def forward(self, x):
-        p = torch.nonzero(x > 0)
-        v = x[p[:, 0], p[:, 1]] * 2
-        return p * 3 + 1, v.exp(), v.sum(), p.shape[0]
-
-
-@case((ramp(5, 4, start=-2),), (ramp(1, 4, start=-20),), (ramp(64, 4),), dynamic=(ROWS,))
-class boolean_masks(nn.Module):
-    """Rows and elements that a mask selects; rows that it selects are multiplied."""
-
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(4, 3)
-
-    def forward(self, x):
-        keep = x.sum(1) > 0
-        rows = x[keep]
-        return self.fc(rows), rows.sum(0), torch.masked_select(x, x > 0.5), x[x < 0]
-
-
-@case((ramp(6), torch.tensor(2)), (ramp(6), torch.tensor(0)), (ramp(6), torch.tensor(5)),
-      refuse=[(ramp(6), torch.tensor(6)), (ramp(6), torch.tensor(-1))])
-class item_as_size(nn.Module):
-    """A length that is an input's value, within a declared range."""
-
-    def forward(self, x, n):
-        u = n.item()
-        torch._check(u >= 0)
-        torch._check(u <= 5)
-        return x[:u] * 2, torch.zeros(u, 3) + u, x.sum() * u
-
-
-@case((ramp(4, 2), torch.tensor([2, 0, 1, 3])), (ramp(4, 2), torch.tensor([0, 0, 0, 0])),
-      (ramp(4, 2), torch.tensor([4, 4, 4, 4])), refuse=[(ramp(4, 2), torch.tensor([9, 9, 0, 0]))])
-class repeats(nn.Module):
-    """Rows repeated as often as the data say, sixteen in all at most."""
-
-    def forward(self, x, n):
-        i = torch.repeat_interleave(n)
-        torch._check(i.shape[0] <= 16)
-        return i, x.index_select(0, i)
-
-
-@case((torch.tensor([3, 1, 3, 2, 1, 1]),), (torch.tensor([7, 7, 7, 7, 7, 7]),), (torch.tensor([6, 5, 4, 3, 2, 1]),))
-class unique_values(nn.Module):
-    def forward(self, x):
-        values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
-        runs, lengths = torch.unique_consecutive(x, return_counts=True)
-        return values, inverse, counts, runs, lengths
-
-
 @case((ramp(5),), (ramp(5, start=-10),))
 class nonzero_in_a_branch(nn.Module):
     """A size that depends on data, inside a branch."""
@@ -282,31 +186,106 @@ class nonzero_in_a_branch(nn.Module):
         return torch.cond(x.sum() > 0, yes, no, (x,))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--only", help="names, separated by commas")
-    parser.add_argument("--list", action="store_true")
-    options = parser.parse_args()
-    if options.list or not options.out:
-        print("\n".join(CASES))
-        return 0
-    made_from = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
-    failed = 0
-    for name in options.only.split(",") if options.only else CASES:
-        folder = options.out / name
-        stamp = folder / "made_from"
-        if not stamp.exists() or stamp.read_text() != made_from:
-            shutil.rmtree(folder, ignore_errors=True)
-        try:
-            if export.write_case(folder, name, CASES[name], name in DECOMPOSED):
-                print(f"exported {name}", flush=True)
-            stamp.write_text(made_from)
-        except Exception as error:
-            failed += 1
-            print(f"{name}: {type(error).__name__}: {str(error).strip()[:1500]}", file=sys.stderr, flush=True)
-    return 1 if failed else 0
+@case((ramp(5, 3, start=-3), torch.tensor(True)), (ramp(5, 3, start=1), torch.tensor(False)),
+      (ramp(3, 3), torch.tensor(False)), (ramp(64, 3, start=-30), torch.tensor(True)),
+      dynamic=({0: Dim("rows", min=3, max=64)}, None))
+class cond_captures(nn.Module):
+    """Branches in branches that capture tensors, sizes and parameters of every level around them."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+        self.shift = nn.Buffer(torch.tensor([1.0, -2.0, 0.5]))
+
+    def forward(self, x, flag):
+        rows = x.shape[0]
+        total = x.cumsum(0)
+
+        def yes(v):
+            scaled = v * rows
+
+            def inner(w):
+                return self.fc(w + total) * scaled.mean()
+            return torch.cond(total.sum() < 0, inner, lambda w: w - scaled + self.shift, (v.tanh(),))
+        return torch.cond(flag, yes, lambda v: torch.cat([total[1:], v[:1]]), (x,))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@case((ramp(6, 2),), (ramp(6, 2, start=-9),), (ramp(9, 2),), (ramp(2, 2),), dynamic=({0: Dim("rows", min=2, max=32)},))
+class cond_integers_and_bools(nn.Module):
+    """Branches that give several results of other dtypes."""
+
+    def forward(self, x):
+        def yes(v):
+            return v.argsort(0), v > 1, v.to(torch.int32).sum(), v.double()
+
+        def no(v):
+            return v.argsort(0, descending=True), v < -1, (v.abs().sum() * 3).to(torch.int32).sum(), v.double() * 0.1
+        return torch.cond(x.mean() > 0, yes, no, (x,))
+
+
+@case((torch.tensor(12), torch.tensor(18)), (torch.tensor(7), torch.tensor(0)), (torch.tensor(0), torch.tensor(5)))
+class while_integers(nn.Module):
+    """Euclid: integers alone, each the other's next value; a bool among what is carried."""
+
+    def forward(self, a, b):
+        def step(a, b, odd, count):
+            return b.clone(), a % torch.where(b == 0, 1, b), ~odd, count + 1
+        return while_loop(lambda a, b, odd, count: b != 0, step, (a, b, torch.tensor(False), zero()))
+
+
+@case((ramp(3, 4), torch.tensor(5)), (ramp(1, 4, start=-1), torch.tensor(0)), (ramp(20, 4, step=0.02), torch.tensor(3)),
+      dynamic=(ROWS, None))
+class while_in_while(nn.Module):
+    """A loop in a loop, which counts with the outer one's counter; other dtypes carried."""
+
+    def forward(self, x, n):
+        def outer(i, v, hits, half):
+            def inner(j, w):
+                return j + 1, torch.sin(w) + j
+            _, w = while_loop(lambda j, w: j < i, inner, (zero(), v))
+            return i + 1, w, hits + (w > 0.5).to(torch.int32), half * 0.5
+        return while_loop(lambda i, v, hits, half: i < n, outer,
+                          (zero(), x, torch.zeros_like(x, dtype=torch.int32), torch.ones((), dtype=torch.float64)))
+
+
+@case((ramp(6, 3, start=-2),), (ramp(6, 3),), (ramp(1, 3),), (ramp(33, 3, step=0.01),), dynamic=(ROWS,))
+class associative_scan_sums(nn.Module):
+    """As export keeps it: one operator with a body, for any number of rows."""
+
+    def forward(self, x):
+        return associative_scan(lambda a, b: a + b, x, 0, combine_mode="pointwise")
+
+
+@case((ramp(4, 5, start=-2), ramp(4, 5, start=1)), (ramp(4, 5), ramp(4, 5, start=-9)))
+class associative_scan_pairs(nn.Module):
+    """A linear recurrence along the last dim, from the end."""
+
+    def forward(self, x, g):
+        def combine(a, b):
+            return {"g": a["g"] * b["g"], "x": a["x"] * b["g"] + b["x"]}
+        made = associative_scan(combine, {"g": g.sigmoid(), "x": x}, 1, reverse=True, combine_mode="pointwise")
+        return made["x"], made["g"]
+
+
+@case((ramp(5, 2, start=-1), ramp(2)), (ramp(1, 2), ramp(2)), (ramp(11, 2), ramp(2)), dynamic=(ROWS, None))
+class scan_of_integers(nn.Module):
+    """Integers carried beside floats, a branch and a table inside."""
+
+    def forward(self, x, h):
+        table = torch.tensor([0.5, -1.0, 2.0])
+
+        def step(carry, row):
+            h, k = carry
+            h = torch.cond(row.sum() > 0, lambda a, b: a + b, lambda a, b: a * b - 1, (h, row))
+            return (h, (k + 1) % 3), (h * table.index_select(0, k.reshape(1)), k * 2)
+        return scan(step, (h, zero()), x)
+
+
+@case((ramp(3, 4), ramp(3, 2)), (ramp(1, 4), ramp(1, 2)), (ramp(9, 4), ramp(9, 2)), dynamic=(ROWS, ROWS))
+class map_of_pairs(nn.Module):
+    """Several inputs, several results of other shapes and dtypes."""
+
+    def forward(self, x, y):
+        def body(rows, scale):
+            return rows[0].cumsum(0) * scale, rows[0].argmax(), rows[1] > 1
+        return torch_map(body, (x, y), torch.tensor(2.0))

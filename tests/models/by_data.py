@@ -1,0 +1,50 @@
+"""Exports small models whose course or sizes depend on data: those of control.py, sizes.py and numbers_from_data.py.
+
+    python by_data.py --out DIR [--only NAME,NAME] [--list]
+
+The case folders are those of export.py.
+"""
+import argparse
+import hashlib
+import shutil
+import sys
+from pathlib import Path
+
+import case
+import control
+import export
+import numbers_from_data
+import sizes
+from case import CASES, DECOMPOSED
+
+FILES = [Path(module.__file__) for module in (case, control, sizes, numbers_from_data)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", help="names, separated by commas")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    if options.list or not options.out:
+        print("\n".join(CASES))
+        return 0
+    made_from = hashlib.sha256(b"".join(f.read_bytes() for f in FILES)).hexdigest()[:16]
+    failed = 0
+    for name in options.only.split(",") if options.only else CASES:
+        folder = options.out / name
+        stamp = folder / "made_from"
+        if not stamp.exists() or stamp.read_text() != made_from:
+            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            if export.write_case(folder, name, CASES[name], name in DECOMPOSED):
+                print(f"exported {name}", flush=True)
+            stamp.write_text(made_from)
+        except Exception as error:
+            failed += 1
+            print(f"{name}: {type(error).__name__}: {str(error).strip()[:1500]}", file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
