@@ -1,5 +1,7 @@
 #include "compiler/command/program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -7,8 +9,11 @@
 
 #include "compiler/command/exporter.h"
 #include "compiler/command/inputs.h"
+#include "compiler/graph/text.h"
+#include "compiler/graph/verify.h"
 #include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
+#include "compiler/support/file.h"
 #include "compiler/support/npy.h"
 
 namespace nacre {
@@ -95,11 +100,57 @@ void add_program_options(CLI::App& verb, ProgramOptions& options) {
   verb.add_option("--method", options.method, "TorchScript: the method to take; default: forward")->type_name("[MODULE.]NAME");
 }
 
+namespace {
+
+HostTensor read_as(const std::filesystem::path& path, nacre_dtype dtype) {
+  HostTensor tensor = read_npy(path);
+  if (tensor.dtype == NACRE_u16 && dtype == NACRE_bf16) tensor.dtype = dtype;
+  return tensor;
+}
+
+Program load_text(const std::filesystem::path& path) {
+  Program program;
+  program.graph = parse_graph(read_file(path));
+  const Graph& graph = program.graph;
+  if (graph.level == Level::primitive)
+    fail(ErrorKind::user, "{} is a primitive graph: only captured and functional graphs are programs", path.string());
+  try {
+    verify(graph);
+  } catch (const Error& error) {
+    fail(ErrorKind::user, "{}: {}", path.string(), error.what());
+  }
+  const std::filesystem::path folder = path.parent_path();
+  std::size_t next = 0;
+  for (const GraphInput& input : graph.inputs) {
+    const bool user = input.kind == InputKind::user;
+    const std::filesystem::path file =
+        user ? folder / fmt::format("input_{}.npy", next++) : folder / "weights" / (weight_file(input.target) + ".npy");
+    if (!std::filesystem::exists(file)) {
+      if (user) continue;
+      fail(ErrorKind::user, "{} has the weight {}, but there is no {}", path.string(), input.target, file.string());
+    }
+    HostTensor tensor = read_as(file, graph[input.value].dtype);
+    if (user)
+      program.sample_inputs.push_back(std::move(tensor));
+    else
+      program.weights[input.target] = std::move(tensor);
+  }
+  return program;
+}
+
+}  // namespace
+
+std::string weight_file(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
 Program load_program(const std::string& path, const ProgramOptions& options) {
   // A name that was mistyped is the user's mistake; the exporter cannot tell whose a path is.
   std::error_code code;
   if (std::filesystem::status(path, code).type() == std::filesystem::file_type::not_found)
     fail(ErrorKind::user, "cannot read {}: there is no such file", path);
+  if (path.ends_with(".ir")) return load_text(path);
   if (!frontend().is_torchscript(path)) {
     if (!options.examples.empty())
       fail(ErrorKind::user, "{} is no TorchScript file: a .pt2 file holds its own examples, --example is for TorchScript", path);

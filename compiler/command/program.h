@@ -1,4 +1,4 @@
-// How the command gets a program: a .pt2 file, or TorchScript with examples of its arguments.
+// How the command gets a program: a .pt2 file, TorchScript with examples of its arguments, or the text of a graph.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,6 +20,10 @@ void add_program_options(CLI::App& verb, ProgramOptions& options);
 // `seed` is for random values. Error{user} for anything else.
 Example parse_example(const std::string& text, unsigned seed);
 
+// A weight's name as the name of a file.
+std::string weight_file(std::string name);
+
+// Of a text, FILE.ir, the user inputs are input_0.npy, ... and the weights weights/NAME.npy beside it, where they are there.
 Program load_program(const std::string& path, const ProgramOptions& options);
 
 }  // namespace nacre

@@ -286,7 +286,7 @@ Pipeline::Pipeline(Program captured, CompileOptions options, unsigned threads)
 const Program& Pipeline::functional() {
   if (!functional_) {
     auto made = std::make_unique<Program>(captured_);
-    made->graph = frontend().functionalize(captured_.graph);
+    if (made->graph.level == Level::captured) made->graph = frontend().functionalize(captured_.graph);
     functional_ = std::move(made);
   }
   return *functional_;

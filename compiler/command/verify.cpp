@@ -21,6 +21,7 @@
 #include <optional>
 #include <set>
 
+#include "compiler/command/bisect.h"
 #include "compiler/command/exporter.h"
 #include "compiler/command/program.h"
 #include "compiler/command/stages.h"
@@ -42,6 +43,7 @@ struct VerifyOptions {
   unsigned threads = 1;
   double timeout = 0;
   ProgramOptions program;
+  std::string bisect;  // the folder for what still fails
   bool json = false;
   bool no_cache = false;
   bool specialize = false;
@@ -54,6 +56,7 @@ struct Verdict {
   std::string stage;
   std::string reason;
   std::string summary;  // the error in the terms of the rule
+  std::string reproduction;  // the file with the smallest part that fails, and how large it is
   std::optional<double> max_error;
   std::optional<double> of_limit;
 };
@@ -107,13 +110,30 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     if (options.specialize) specialize_for_sets(the_case, captured.graph, compile_options);
     Pipeline pipeline(std::move(captured), compile_options, options.threads);
     Comparison worst;
+    const auto reproduce = [&] {
+      if (options.bisect.empty()) return;
+      const Stage stage = stage_of(verdict.stage, kRunStages);
+      entered(verdict.stage);
+      if (const auto part = bisect(the_case, pipeline.captured(), stage, compile_options, options.threads, options.bisect))
+        verdict.reproduction = fmt::format("{} of {} nodes in {}: {}", part->nodes, part->of_nodes, part->file.string(), part->reason);
+      else
+        verdict.reproduction = "no part of it: the failure does not show on one call from the initial state";
+    };
     for (const Stage stage : kRunStages) {
       if (!options.stage.empty() && options.stage != stage_name(stage)) continue;
       verdict.stage = stage_name(stage);
       entered(verdict.stage);
-      const Comparison result = check_sets(the_case, stage, *pipeline.runner(stage));
+      Comparison result;
+      try {
+        result = check_sets(the_case, stage, *pipeline.runner(stage));
+      } catch (const Error&) {
+        reproduce();
+        throw;
+      }
       merge(worst, result);
-      if (!result.passed) break;
+      if (result.passed) continue;
+      reproduce();
+      break;
     }
     verdict.passed = worst.passed;
     verdict.reason = worst.reason;
@@ -143,7 +163,8 @@ Json to_json(const Verdict& verdict) {
           {"reason", verdict.reason},
           {"max_error", number(verdict.max_error)},
           {"error_of_limit", number(verdict.of_limit)},
-          {"summary", verdict.summary}};
+          {"summary", verdict.summary},
+          {"reproduction", verdict.reproduction}};
 }
 
 Verdict from_json(const Json& json) {
@@ -155,6 +176,7 @@ Verdict from_json(const Json& json) {
           json.at("stage"),
           json.at("reason"),
           json.at("summary"),
+          json.at("reproduction"),
           number(json.at("max_error")),
           number(json.at("error_of_limit"))};
 }
@@ -267,6 +289,7 @@ std::vector<Verdict> verify_all(const VerifyOptions& options) {
         fmt::print("ok      {}: {}\n", verdict.name, verdict.summary);
       else
         fmt::print("FAILED  {}: stage {}: {}\n", verdict.name, verdict.stage, verdict.reason);
+      if (!verdict.reproduction.empty()) fmt::print("        smallest part: {}\n", verdict.reproduction);
       std::fflush(stdout);
     }
   }
@@ -310,7 +333,7 @@ Action add_verify(CLI::App& app) {
           "a program, checked on its sample inputs, or a folder with model.pt2, case.json and sets "
           "of inputs and results")
       ->required()
-      ->type_name("MODEL.pt2|CASE_DIR");
+      ->type_name("MODEL.pt2|MODEL.ir|CASE_DIR");
   add_program_options(*verb, options->program);
   verb->add_option("--stage", options->stage,
                    "one stage only: " + stage_names(kRunStages))
@@ -322,6 +345,9 @@ Action add_verify(CLI::App& app) {
       ->check(CLI::Range(1, 1024));
   verb->add_option("--timeout", options->timeout, "seconds for one case; default: no limit")
       ->check(CLI::NonNegativeNumber);
+  verb->add_option("--bisect", options->bisect,
+                   "of what fails, find the smallest part that still does: FOLDER/NAME/NAME.ir, with its inputs beside it")
+      ->type_name("FOLDER");
   verb->add_flag("--json", options->json, "a list of verdicts on standard output");
   verb->add_flag("--no-cache", options->no_cache, "compile every kernel anew");
   verb->add_option("--variant", options->variants, "as in compile")

@@ -9,6 +9,7 @@
 #include "compiler/graph/text.h"
 #include "compiler/loops/code.h"
 #include "compiler/loops/interpret_contraction.h"
+#include "compiler/loops/interpret_half.h"
 #include "compiler/loops/interpret_nest.h"
 #include "compiler/loops/regions.h"
 #include "compiler/support/error.h"
@@ -235,14 +236,15 @@ class Run {
   void sort(const Group::Sort& s) {
     const Array& in = arrays_[static_cast<size_t>(s.input)];
     const int64_t n = in.shape.empty() ? 1 : in.shape.back(), rows = n ? in.elements() / n : 0;
-    const auto by_type = [&](const auto* from, auto* to) {
+    // `key`: what an element counts as.
+    const auto by_key = [&](const auto* from, auto* to, const auto& key) {
       auto* indices = reinterpret_cast<int64_t*>(arrays_[static_cast<size_t>(s.indices)].data.get());
       std::vector<int64_t> order(static_cast<size_t>(n));
       for (int64_t r = 0; r < rows; ++r) {
         const auto* row = from + r * n;
         std::iota(order.begin(), order.end(), 0);
         const auto less = [&](int64_t a, int64_t b) {
-          const auto x = row[a], y = row[b];
+          const auto x = key(row[a]), y = key(row[b]);
           if (s.descending) return x > y || (x != x && y == y);
           return x < y || (y != y && x == x);
         };
@@ -256,11 +258,16 @@ class Run {
     std::byte *from = in.data.get(), *to = arrays_[static_cast<size_t>(s.values)].data.get();
     const auto as = [&](auto tag) {
       using T = decltype(tag);
-      by_type(reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to));
+      by_key(reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to), [](T x) { return x; });
+    };
+    const auto as_half = [&](float (*key)(uint16_t)) {
+      by_key(reinterpret_cast<const uint16_t*>(from), reinterpret_cast<uint16_t*>(to), key);
     };
     switch (in.dtype) {
       case NACRE_f32: return as(float{});
       case NACRE_f64: return as(double{});
+      case NACRE_f16: return as_half(interpreting::from_f16);
+      case NACRE_bf16: return as_half(interpreting::from_bf16);
       case NACRE_i64: return as(int64_t{});
       case NACRE_i32: return as(int32_t{});
       case NACRE_i16: return as(int16_t{});

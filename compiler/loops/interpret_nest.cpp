@@ -7,6 +7,7 @@
 
 #include "compiler/graph/text.h"
 #include "compiler/loops/code.h"
+#include "compiler/loops/interpret_half.h"
 #include "compiler/loops/interpret_scalars.h"
 #include "compiler/support/error.h"
 
@@ -14,33 +15,6 @@ namespace nacre::interpreting {
 namespace {
 
 constexpr int kLanes = 512;  // points evaluated at a time
-
-// ---- 16-bit floats.
-
-float from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
-uint16_t to_bf16(float f) {
-  const uint32_t bits = std::bit_cast<uint32_t>(f);
-  if (f != f) return 0x7fc0;
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-float from_f16(uint16_t h) {
-  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 0x3ff;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-  const float tiny = std::ldexp(static_cast<float>(mantissa), -24);
-  return sign ? -tiny : tiny;
-}
-uint16_t to_f16(float f) {
-  const uint32_t bits = std::bit_cast<uint32_t>(f);
-  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
-  if (f != f) return static_cast<uint16_t>(sign | 0x7e00);
-  const float a = std::fabs(f);
-  if (a >= 65520.0f) return static_cast<uint16_t>(sign | 0x7c00);
-  if (a < 6.103515625e-05f) return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(std::ldexp(a, 24))));
-  const uint32_t magnitude = bits & 0x7fffffff;
-  const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1) - (112u << 23);
-  return static_cast<uint16_t>(sign | (rounded >> 13));
-}
 
 // ---- Types.
 

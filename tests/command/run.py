@@ -272,6 +272,30 @@ def test_verify_reports_each_case(bench):
     assert fine["passed"], str(done)
 
 
+def test_bisect_writes_the_smallest_part_that_fails(bench):
+    folder = bench.folder()
+    (folder / "chain.ir").write_text("""graph chain functional {
+  symbol s0: [1, 8]
+  input %x: f32[s0, 4] user "x"
+  %a: f32[s0, 4] = aten.sin.default(%x)
+  %b: f32[s0, 4] = aten.abs.default(%a)
+  %c: f32[s0, 4] = aten.polygamma.default(n=1, self=%b)  # polygamma of no primitives
+  %d: f32[s0, 4] = aten.add.Tensor(%c, other=%a)
+  output %d user
+}
+""")
+    numpy.save(folder / "input_0.npy", numpy.linspace(0.1, 3, 12, dtype="float32").reshape(3, 4))
+    done = bench.nacre("verify", "--bisect", folder / "parts", folder / "chain.ir")
+    assert done.status == 1 and "1 of 4 nodes" in done.out, str(done)
+    part = folder / "parts" / "chain" / "chain.ir"
+    text = part.read_text()
+    assert "aten.polygamma" in text and "aten.sin" not in text and "f32[3, 4]" in text, text
+    b = numpy.load(part.parent / "input_0.npy")
+    near(b, numpy.abs(numpy.sin(numpy.load(folder / "input_0.npy"))))
+    again = bench.nacre("verify", part)
+    assert again.status == 1 and "stage primitive" in again.out and "aten.polygamma" in again.out, str(again)
+
+
 # ---------------------------------------------------------------- inputs outside the guards
 
 def run_with(bench, name, *arrays, says):

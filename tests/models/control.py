@@ -289,3 +289,48 @@ class map_of_pairs(nn.Module):
         def body(rows, scale):
             return rows[0].cumsum(0) * scale, rows[0].argmax(), rows[1] > 1
         return torch_map(body, (x, y), torch.tensor(2.0))
+
+
+@case((ramp(6, 3, start=-2),), (ramp(6, 3, start=-4),), (ramp(6, 3, start=1),))
+class cond_of_unlike_sizes(nn.Module):
+    """Branches whose results have sizes of their own, one of them by data."""
+
+    def forward(self, x):
+        y = torch.cond(x.sum() > 0, lambda v: v[v.sum(1) > 2], lambda v: v[:4] * 2, (x,))
+        return y, y.sum(0), y.shape[0]
+
+
+@case((ramp(6, 3), torch.tensor(2)), (ramp(6, 3), torch.tensor(0)), (ramp(6, 3), torch.tensor(6)),
+      refuse=[(ramp(6, 3), torch.tensor(7))])
+class cond_on_a_number(nn.Module):
+    """The condition is about a number, and so is the size of what the branches take."""
+
+    def forward(self, x, n):
+        u = n.item()
+        torch._check(u >= 0)
+        torch._check(u <= 6)
+        return torch.cond(u > 3, lambda v: v * 2, lambda v: v - 1, (x[:u],))
+
+
+@case((ramp(6, 3, start=-2),), (ramp(6, 3, start=-9),))
+class while_selects(nn.Module):
+    """A size by data that changes from round to round."""
+
+    def forward(self, x):
+        def step(i, v):
+            kept = v[v > 0.5]
+            return i + 1, v * 0.5 + kept.sum() / (kept.shape[0] + 1)
+        return while_loop(lambda i, v: i < 3, step, (zero(), x))
+
+
+@case((ramp(4, 6, start=-2), ramp(4)), (ramp(4, 1), ramp(4)), (torch.zeros(4, 0), ramp(4)),
+      dynamic=({1: Dim("steps", min=0, max=64)}, None))
+class scan_over_columns(nn.Module):
+    """Along the last dim, in both directions, perhaps over nothing."""
+
+    def forward(self, x, h):
+        def step(h, column):
+            return h * 0.5 + column, (h.cumsum(0), column > h)
+        last, (sums, more) = scan(step, h, x, dim=1)
+        first, (back, _) = scan(step, h, x, dim=1, reverse=True)
+        return last, sums, more, first, back
