@@ -257,6 +257,7 @@ RuntimeSession::Call RuntimeSession::prepare(std::uint32_t entry, const std::vec
     check(call.outputs.back().size_bytes == nacre_output_size_bytes(get(), i),
           "output {} has {} bytes, its shape says {}", i, nacre_output_size_bytes(get(), i),
           call.outputs.back().size_bytes);
+    call.room.push_back(call.outputs.back().size_bytes);
   }
   return call;
 }
@@ -264,8 +265,8 @@ RuntimeSession::Call RuntimeSession::prepare(std::uint32_t entry, const std::vec
 void RuntimeSession::run(Call& call) {
   const std::vector<nacre_tensor> list = arguments(call);
   std::vector<nacre_buffer> outputs;
-  for (const HostTensor& output : call.outputs)
-    outputs.push_back({const_cast<std::byte*>(output.data.get()), output.size_bytes});
+  for (std::size_t i = 0; i < call.outputs.size(); ++i)
+    outputs.push_back({const_cast<std::byte*>(call.outputs[i].data.get()), call.room[i]});
   const nacre_status status =
       nacre_run(get(), call.entry, list.data(), static_cast<std::uint32_t>(list.size()),
                 outputs.data(), static_cast<std::uint32_t>(outputs.size()));
@@ -274,12 +275,8 @@ void RuntimeSession::run(Call& call) {
   for (std::uint32_t i = 0; i < call.outputs.size(); ++i) {
     HostTensor& output = call.outputs[i];
     const std::int64_t* shape = nacre_output_shape(get(), i);
-    std::vector<std::int64_t> sizes(shape, shape + output.shape.size());
-    if (sizes == output.shape) continue;
-    std::byte* bytes = nullptr;
-    HostTensor cut = make_tensor(output.dtype, sizes, &bytes);
-    if (cut.size_bytes) std::memcpy(bytes, output.data.get(), cut.size_bytes);
-    output = std::move(cut);
+    output.shape.assign(shape, shape + output.shape.size());
+    output.size_bytes = static_cast<std::size_t>(output.elements()) * nacre_dtype_size_bytes(output.dtype);
   }
 }
 

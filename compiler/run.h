@@ -88,7 +88,8 @@ class RuntimeSession {
   struct Call {
     std::uint32_t entry = 0;
     std::vector<HostTensor> inputs;
-    std::vector<HostTensor> outputs;
+    std::vector<HostTensor> outputs;  // after a run: of the size that it gave
+    std::vector<std::size_t> room;    // of each output's memory, in bytes
     PlacedInputs placed;
     // An input as it is now.
     HostTensor input(std::size_t i) const {

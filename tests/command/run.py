@@ -272,6 +272,37 @@ def test_verify_reports_each_case(bench):
     assert fine["passed"], str(done)
 
 
+def test_results_as_large_as_the_data_say(bench):
+    folder = bench.folder()
+    (folder / "kept.ir").write_text("""graph kept functional {
+  symbol u0: [0, 6]
+  symbol u1: [0, 4]
+  input %x: f32[6] user "x"
+  input %n: i64[] user "n"
+  %p: i64[u0, 1] = aten.nonzero.default(%x)  # aten.nonzero.default kept.py:3
+  %k: int(u1) = aten.item.default(%n)  # aten.item.default kept.py:4
+  %z: f32[u1] = aten.full.default(size=[u1], fill_value=0.5, dtype=f32)  # aten.full.default kept.py:5
+  output %p user
+  output %z user
+}
+""")
+
+    def run(x, n):
+        numpy.save(folder / "input_0.npy", numpy.array(x, "float32"))
+        numpy.save(folder / "input_1.npy", numpy.int64(n))
+        return ("run", folder / "kept.nacre", "--inputs", folder, "--output-dir", folder)
+
+    run([1, 0, 0, 2, 0, 3], 2)
+    bench.works("compile", folder / "kept.ir", "-o", folder / "kept.nacre")
+    for x, n, where in (([1, 0, 0, 2, 0, 3], 4, [0, 3, 5]), ([0] * 6, 0, []), ([1] * 6, 1, [0, 1, 2, 3, 4, 5])):
+        bench.works(*run(x, n))
+        numpy.testing.assert_array_equal(numpy.load(folder / "output_0.npy")[:, 0], where)
+        near(numpy.load(folder / "output_1.npy"), numpy.full(n, 0.5, "float32"))
+    bench.refuses(*run([0] * 6, 5), says=("u1 is 5", "at most 4", "kept.py:4"))
+    assert "at most [6, 1]" in bench.works("inspect", folder / "kept.nacre").out
+    bench.works("bench", folder / "kept.nacre", "--seconds", "0.1")
+
+
 def test_bisect_writes_the_smallest_part_that_fails(bench):
     folder = bench.folder()
     (folder / "chain.ir").write_text("""graph chain functional {
