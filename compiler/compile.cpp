@@ -200,7 +200,10 @@ EntryForms make_forms(const Method& method, bool alone, Tables& tables, PackedWe
   Program primitive = to_primitive(method.functional);
   dump(options, "2-primitive", of, ".ir", [&] { return print(primitive.graph); });
   primitive = fold(std::move(primitive), options);
-  EntryForms entry{method.name, primitive.graph, make_entry(method.name, primitive.graph, lower(primitive.graph), shared, tables), {}};
+  const LoopProgram general = lower(primitive.graph);
+  // Symbols that nothing has a use for, such as one that export replaced by another, have no value.
+  std::erase_if(primitive.graph.symbols, [&](const auto& symbol) { return !general.symbols.contains(symbol.first); });
+  EntryForms entry{method.name, primitive.graph, make_entry(method.name, primitive.graph, general, shared, tables), {}};
 
   std::vector<Candidate> wanted{{kGeneral, narrow(primitive.graph, VariantRequest{})}};
   wanted[0].narrowing.volume = 1e300;  // after all that are special, even if their rows are no narrower

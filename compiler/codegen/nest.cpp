@@ -269,6 +269,7 @@ bool NestEmitter::unit_stride(const Expr& e, const std::string& variable) const 
 
 // Everything that changes with `variable` must be float32 or a condition.
 bool NestEmitter::vectors_fit(const std::string& variable) const {
+  const bool over = std::any_of(reduced_.begin(), reduced_.end(), [&](const LoopVar& loop) { return loop.name == variable; });
   for (size_t i = 0; i < nest_.code.size(); ++i) {
     const Scalar& s = nest_.code[i];
     if (s.op == ScalarOp::scan) return false;
@@ -276,6 +277,8 @@ bool NestEmitter::vectors_fit(const std::string& variable) const {
       const bool simple = s.prim == "sum" || s.prim == "prod" || s.prim == "amax" || s.prim == "amin";
       const bool inside = depends_[static_cast<size_t>(s.operands[0])].contains(variable);
       if (inside && (!simple || s.dtype != NACRE_f32)) return false;
+      // A vector stands for many rounds: what is the same in all of them would count once.
+      if (!inside && over) return false;
     }
     if (!depends_[i].contains(variable)) continue;
     if (s.op == ScalarOp::check_index) return false;
