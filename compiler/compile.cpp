@@ -185,6 +185,8 @@ Form make_form(Program special, Form form, const EntryForms& entry, PackedWeight
   dump(options, "3-folded", form.label, ".ir", [&] { return print(special.graph); });
   report(options, "fuse");
   form.program = to_loops(special.graph);
+  // Guards of a variant also ask for what it has no use for any more.
+  for (const auto& [name, facts] : special.graph.symbols) form.program.symbols.emplace(name, facts);
   for (size_t input : form.narrowing.channels_last) lie_channels_last(form.program, input);
   dump(options, "4-fused", form.label, ".loops", [&] { return print(form.program); });
   form.weights = std::move(special.weights);
