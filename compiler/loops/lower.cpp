@@ -241,7 +241,7 @@ void Lowering::lower_view(const Node& node, const NodeArgs& args) {
   } else if (prim == "window") {
     result = window_view(x, args.integer("dim"), args.expr("size"), args.expr("step"), args.expr("dilation"), facts);
   } else if (prim == "pad") {
-    const Scalar value = number_scalar(args, "value", x.dtype);
+    const Scalar value = number_scalar(args.get("value"), x.dtype);
     std::optional<View> padded = pad_view(x, args.exprs("low"), args.exprs("high"), value, facts);
     if (!padded) {
       // Padded with another value already, or no buffer at all: a copy of it is padded.
@@ -254,22 +254,26 @@ void Lowering::lower_view(const Node& node, const NodeArgs& args) {
   views_[static_cast<size_t>(y)] = std::move(result);
 }
 
-// An argument that is a number, as a scalar for elements of `dtype`.
-Scalar Lowering::number_scalar(const NodeArgs& args, const std::string& name, nacre_dtype dtype) {
+// A number, as a scalar for elements of `dtype`.
+Scalar Lowering::number_scalar(const Argument& value, nacre_dtype dtype) {
   std::vector<Scalar> code;
   CodeBuilder builder(code);
-  const Argument& value = args.get(name);
-  if (const Expr* e = std::get_if<Expr>(&value))
+  if (const Expr* e = std::get_if<Expr>(&value)) {
     builder.index(*e, dtype);
-  else
-    builder.constant(args.number(name), dtype);
+  } else if (const bool* b = std::get_if<bool>(&value)) {
+    builder.constant(*b, dtype);
+  } else {
+    const double* d = std::get_if<double>(&value);
+    check(d, "a number was expected");
+    builder.constant(*d, dtype);
+  }
   return code[0];
 }
 
 bool Lowering::lower_creation(const Node& node, const NodeArgs& args) {
   const ValueId y = node.outputs.empty() ? kNoValue : node.outputs[0];
   if (node.op == "prim.full") {
-    Scalar s = number_scalar(args, "value", graph_[y].dtype);
+    Scalar s = number_scalar(args.get("value"), graph_[y].dtype);
     s.where = node.where;
     views_[static_cast<size_t>(y)] = filled(std::move(s), graph_[y].shape, graph_[y].dtype);
     return true;
@@ -458,14 +462,10 @@ void Lowering::lower_outputs() {
     if (output.kind != OutputKind::user || std::holds_alternative<std::monostate>(output.value)) continue;
     LoopProgram::Output out;
     // A number is given as a tensor of one element.
-    auto give = [&](const Expr& number, nacre_dtype dtype) {
-      Scalar s;
-      s.op = ScalarOp::index;
-      s.dtype = compute_type(dtype);
-      s.expr = number;
+    auto give = [&](const Argument& number, nacre_dtype dtype) {
       out.buffer = new_buffer("number", BufferKind::output, dtype, {});
       program_[out.buffer].index = static_cast<int>(program_.outputs.size());
-      copy(filled(std::move(s), {}, dtype), out.buffer, "number", {});
+      copy(filled(number_scalar(number, dtype), {}, dtype), out.buffer, "number", {});
     };
     if (auto* v = std::get_if<ValueRef>(&output.value)) {
       if (graph_[v->id].kind == ValueKind::integer) {
@@ -484,12 +484,14 @@ void Lowering::lower_outputs() {
         }
         program_[out.buffer].index = static_cast<int>(program_.outputs.size());
       }
-    } else if (auto* e = std::get_if<Expr>(&output.value)) {
-      give(*e, NACRE_i64);
-    } else if (auto* b = std::get_if<bool>(&output.value)) {
-      give(Expr(*b ? 1 : 0), NACRE_bool_);
+    } else if (std::holds_alternative<Expr>(output.value)) {
+      give(output.value, NACRE_i64);
+    } else if (std::holds_alternative<bool>(output.value)) {
+      give(output.value, NACRE_bool_);
+    } else if (std::holds_alternative<double>(output.value)) {
+      give(output.value, NACRE_f32);
     } else {
-      fail(ErrorKind::unsupported, "output {} of {} is neither a tensor nor an integer", i, graph_.name);
+      fail(ErrorKind::unsupported, "output {} of {} is neither a tensor nor a number", i, graph_.name);
     }
     program_.outputs.push_back(std::move(out));
   }

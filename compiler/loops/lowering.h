@@ -40,7 +40,7 @@ class Lowering {
   void lower_nodes();
   void lower_node(const Node& node);
   void lower_view(const Node& node, const NodeArgs& args);
-  static Scalar number_scalar(const NodeArgs& args, const std::string& name, nacre_dtype dtype);
+  static Scalar number_scalar(const Argument& value, nacre_dtype dtype);
   bool lower_creation(const Node& node, const NodeArgs& args);
   void lower_pointwise(const Node& node, const Primitive& prim);
   void lower_reduction(const Node& node, const Primitive& prim, const NodeArgs& args);
