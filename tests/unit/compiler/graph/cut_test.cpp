@@ -88,8 +88,9 @@ TEST(SmallestPart, KeepsNodesThatFailTogether) {
 TEST(SmallestPart, AsksNoMoreThanItMay) {
   const Graph whole = parse_graph(kWhole);
   int asked = 0;
-  smallest_part(whole, [&](const Graph&) { return ++asked > 0; }, 3);
+  const Part part = smallest_part(whole, [&](const Graph&) { return ++asked < 0; }, 3);
   EXPECT_EQ(asked, 3);
+  EXPECT_EQ(std::count(part.nodes.begin(), part.nodes.end(), true), 6);
 }
 
 }  // namespace
