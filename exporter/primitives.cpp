@@ -1,7 +1,9 @@
 #include "exporter/primitives.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
 
+#include <limits>
 #include <map>
 #include <string>
 
@@ -222,6 +224,24 @@ Tensor pad(const Call& c) {
   return at::constant_pad_nd(c.tensor(0), pairs, c.scalar("value"));
 }
 
+// Of nothing, unlike in ATen: what every number is greater (less) than. So sizes that depend on data may come to 0 where
+// ATen decides by the size.
+Tensor extreme(const Tensor& x, at::IntArrayRef dims, bool greatest) {
+  if (x.numel() > 0) return greatest ? at::amax(x, dims) : at::amin(x, dims);
+  const std::vector<int64_t> shape = at::sum(x, dims).sizes().vec();
+  if (x.is_floating_point()) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    return at::full(shape, greatest ? -infinity : infinity, x.options());
+  }
+  if (x.scalar_type() == at::kBool) return at::full(shape, !greatest, x.options());
+  int64_t low = 0, high = 0;
+  AT_DISPATCH_INTEGRAL_TYPES(x.scalar_type(), "extreme", [&] {
+    low = static_cast<int64_t>(std::numeric_limits<scalar_t>::lowest());
+    high = static_cast<int64_t>(std::numeric_limits<scalar_t>::max());
+  });
+  return at::full(shape, greatest ? low : high, x.options());
+}
+
 Tensor prod(const Call& c) {
   Tensor x = c.tensor(0);
   std::vector<int64_t> dims = c.integers("dims");
@@ -337,8 +357,7 @@ std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node,
   if (name == "sum")
     return one(at::sum(c.tensor(0), c.integers("dims"), false, c.tensor(0).scalar_type()));
   if (name == "prod") return one(prod(c));
-  if (name == "amax") return one(at::amax(c.tensor(0), c.integers("dims")));
-  if (name == "amin") return one(at::amin(c.tensor(0), c.integers("dims")));
+  if (name == "amax" || name == "amin") return one(extreme(c.tensor(0), c.integers("dims"), name == "amax"));
   if (name == "any") return one(at::any(c.tensor(0), c.integers("dims"), false));
   if (name == "all") return one(at::all(c.tensor(0), c.integers("dims"), false));
   if (name == "argmax") return one(at::argmax(c.tensor(0), c.integers("dims").at(0)));
