@@ -232,6 +232,7 @@ static bool check_target(struct nacre_checker* c, const struct nacre_variant_vie
 static bool check_operand_kinds(struct nacre_checker* c, uint32_t entry,
                                 const struct nacre_variant_view* v,
                                 const struct nacre_command* command) {
+  if (command->operand_count == 0) return true;  // there may be no list of operands at all
   const uint32_t* operands = v->operands + command->first_operand;
   if (command->kind == NACRE_COMMAND_copy) {
     const struct nacre_slot* to = &v->slots[operands[0]];
