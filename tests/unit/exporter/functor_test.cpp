@@ -5,13 +5,10 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/support/error.h"
-#include "exporter/aten.h"
-#include "exporter/eager.h"
+#include "tests/unit/exporter/expect_same.h"
 
 namespace nacre {
 namespace {
@@ -25,17 +22,6 @@ Program traced(const Functor& functor, const Tensors& examples, const FunctorTen
   verify(program.graph);
   EXPECT_EQ(print(parse_graph(print(program.graph))), print(program.graph));
   return program;
-}
-
-void expect_same(const Program& program, const Tensors& expected) {
-  const std::vector<HostTensor> got = run_eager(program.graph, program.weights, program.sample_inputs, false);
-  ASSERT_EQ(got.size(), expected.size()) << print(program.graph);
-  for (size_t i = 0; i < got.size(); ++i) {
-    const HostTensor want = aten::to_host(expected[i]);
-    EXPECT_EQ(got[i].shape, want.shape) << i;
-    ASSERT_EQ(got[i].size_bytes, want.size_bytes) << i;
-    EXPECT_EQ(std::memcmp(got[i].data.get(), want.data.get(), want.size_bytes), 0) << "output " << i << "\n" << print(program.graph);
-  }
 }
 
 TEST(Functor, RecordsTheOperatorsThatAreCalled) {

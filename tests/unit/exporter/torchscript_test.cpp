@@ -6,14 +6,13 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 
-#include <cstring>
 #include <filesystem>
 
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/support/error.h"
 #include "exporter/aten.h"
-#include "exporter/eager.h"
+#include "tests/unit/exporter/expect_same.h"
 
 namespace nacre {
 namespace {
@@ -64,18 +63,6 @@ class TorchScript : public ::testing::Test {
     e.kind = Example::Kind::integer;
     e.integer = value;
     return e;
-  }
-
-  // Graph outputs (results, then state) against the module's own result and attributes.
-  void expect_same(const Program& program, const std::vector<at::Tensor>& expected) {
-    const std::vector<HostTensor> got = run_eager(program.graph, program.weights, program.sample_inputs, false);
-    ASSERT_EQ(got.size(), expected.size()) << print(program.graph);
-    for (size_t i = 0; i < got.size(); ++i) {
-      const HostTensor want = aten::to_host(expected[i]);
-      EXPECT_EQ(got[i].shape, want.shape) << i;
-      ASSERT_EQ(got[i].size_bytes, want.size_bytes) << i;
-      EXPECT_EQ(std::memcmp(got[i].data.get(), want.data.get(), want.size_bytes), 0) << "output " << i << "\n" << print(program.graph);
-    }
   }
 
   fs::path path_ = fs::temp_directory_path() / ("nacre_torchscript_" + std::to_string(::getpid()) + ".pt");
