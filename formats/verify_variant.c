@@ -94,7 +94,7 @@ static bool check_guard(struct nacre_checker* c, const struct nacre_guard* g, ui
       nacre_set_add(&row->bound, (uint32_t)g->ref);
       return true;
     case NACRE_GUARD_equal:
-      good = g->dim < rank;
+      good = g->dim < rank && g->lo >= 0;  // words about a size take a negative one for a node
       break;
     case NACRE_GUARD_range:
       good = g->dim < rank && g->lo <= g->hi;

@@ -12,7 +12,7 @@
 #           how far nacre is: complex numbers, spectra and sizes that depend on data still fail in it, so a plain run leaves it out
 # command   the nacre command on damaged and missing files, full disks, wrong shapes (tests/command)
 # sanitize  the tests of formats/ and runtime/ with AddressSanitizer and UndefinedBehaviorSanitizer, and with ThreadSanitizer
-# fuzz      the artifact verifier under libFuzzer for NACRE_FUZZ_SECONDS (60)
+# fuzz      the artifact verifier under libFuzzer for NACRE_FUZZ_SECONDS (60), from NACRE_FUZZ_SEED (1; 0: another each time)
 #
 # NACRE_MODELS names folders of further cases (separated by colons) that the models step also verifies; there a clear
 # refusal counts as skipped, since they show how far nacre is.
@@ -120,7 +120,7 @@ sanitize() {
 }
 
 fuzz() {
-  local folder=$NACRE_BUILD-fuzz seconds=${NACRE_FUZZ_SECONDS:-60} corpus status
+  local folder=$NACRE_BUILD-fuzz seconds=${NACRE_FUZZ_SECONDS:-60} seed=${NACRE_FUZZ_SEED:-1} corpus status
   nacre_setup_build "$folder" -DNACRE_HOST=OFF -DNACRE_TESTS=ON -DNACRE_SANITIZE=address,undefined,fuzzer-no-link \
     -DNACRE_FUZZ=ON -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 fuzz_artifact ||
     { count fuzz 0 1 1; return; }
@@ -129,8 +129,8 @@ fuzz() {
   for artifact in "$NACRE_BUILD"/quickstart/pnet.nacre "$NACRE_BUILD"/artifacts/floor.nacre; do
     [ ! -e "$artifact" ] || cp "$artifact" "$corpus/"
   done
-  nacre_say "fuzzing the artifact verifier for $seconds s"
-  "$folder/tests/fuzz_artifact" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+  nacre_say "fuzzing the artifact verifier for $seconds s from seed $seed"
+  "$folder/tests/fuzz_artifact" -max_total_time="$seconds" -seed="$seed" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
     -artifact_prefix="$folder/" "$corpus" "$root"/tests/fuzz/corpus 2>&1 | tail -n 15
   status=${PIPESTATUS[0]}
   count fuzz $((status == 0)) $((status != 0)) "$status"

@@ -74,6 +74,10 @@ const Case kCases[] = {
      [](auto& a) { variant(a).guards[2].input = 1; }},
     {"GuardDim", "guard record 2 is invalid", [](auto& a) { variant(a).guards[2].dim = 2; }},
     {"GuardRange", "guard record 2 is invalid", [](auto& a) { variant(a).guards[2].hi = 1; }},
+    {"GuardNegativeSize", "guard record 2 is invalid",
+     [](auto& a) {
+       variant(a).guards[2] = {NACRE_GUARD_equal, 0, 0, 0, -1, 0};
+     }},
     {"GuardCoefficient", "guard record 3 is invalid", [](auto& a) { variant(a).guards[3].lo = 0; }},
     {"GuardSymbol", "guard record 3 is invalid", [](auto& a) { variant(a).guards[3].ref = 1; }},
     {"GuardBindsTwice", "guard record 4 binds a symbol again",
