@@ -1,13 +1,14 @@
 #!/bin/bash
 # Installs what is missing, builds, and runs every test. A second call only builds what changed.
 #
-#   bash tests/run.sh [--all] [STEP ...]      steps: unit golden models operators command sanitize fuzz
+#   bash tests/run.sh [--all] [STEP ...]      steps: unit golden models random operators command sanitize fuzz
 #                                             default: all but operators; --all: all
 #
 # unit      what ctest knows: unit, differential and size tests
 # golden    textual IR through the stages (tests/golden)
 # models    every model of tests/models at every stage, the ones saved after run_decompositions(), some with all their dimensions
 #           dynamic (--all: every one), inputs that lie in special ways, and dynamic models with a variant for each size
+# random    random programs beside PyTorch (tests/operators/random_graphs.py): a fixed sample, or for NACRE_RANDOM_SECONDS from NACRE_RANDOM_SEED (1)
 # operators a fixed sample of PyTorch's own operator database (tests/operators); --all: three cases an operator and dtype. It tells
 #           how far nacre is: complex numbers, spectra and sizes that depend on data still fail in it, so a plain run leaves it out
 # command   the nacre command on damaged and missing files, full disks, wrong shapes (tests/command)
@@ -27,8 +28,8 @@ if [ "${1:-}" = --all ]; then
   shift
 fi
 if [ $# -eq 0 ]; then
-  set -- unit golden models command sanitize fuzz
-  [ ${#everything[@]} -eq 0 ] || set -- unit golden models operators command sanitize fuzz
+  set -- unit golden models random command sanitize fuzz
+  [ ${#everything[@]} -eq 0 ] || set -- unit golden models random operators command sanitize fuzz
 fi
 
 passed=0
@@ -144,6 +145,9 @@ for step; do
     unit) tests_of unit "$NACRE_BUILD" ;;
     golden) counted golden "$NACRE_PYTHON" "$root/tests/golden/run.py" --tool "$NACRE_BUILD/bin/nacre" ;;
     models) models ;;
+    random) counted random "$NACRE_PYTHON" "$root/tests/operators/random_graphs.py" --tool "$NACRE_BUILD/bin/nacre" \
+      --out "$NACRE_CACHE/random" --jobs "$(nproc)" --seed "${NACRE_RANDOM_SEED:-1}" \
+      ${NACRE_RANDOM_SECONDS:+--seconds "$NACRE_RANDOM_SECONDS"} ;;
     operators) operators ;;
     command) counted command "$NACRE_PYTHON" "$root/tests/command/run.py" --tool "$NACRE_BUILD/bin/nacre" \
       --cases "$NACRE_CACHE/cases" ;;
