@@ -1,13 +1,15 @@
 #!/bin/bash
 # Installs what is missing, builds, and runs every test. A second call only builds what changed.
 #
-#   bash tests/run.sh [--all] [STEP ...]      steps: unit golden models random operators command sanitize fuzz
+#   bash tests/run.sh [--all] [STEP ...]      steps: unit golden models zoo random operators command sanitize fuzz
 #                                             default: all but operators; --all: all
 #
 # unit      what ctest knows: unit, differential and size tests
 # golden    textual IR through the stages (tests/golden)
 # models    every model of tests/models at every stage, the ones saved after run_decompositions(), some with all their dimensions
 #           dynamic (--all: every one), inputs that lie in special ways, and dynamic models with a variant for each size
+# zoo       a few whole models of torchvision, timm and transformers, compiled and run; --all: the 90 of tests/models/whole_models.txt,
+#           and what ../shared/conformance/zoo_models.txt names besides where it lies there
 # random    random programs beside PyTorch (tests/operators/random_graphs.py): a fixed sample, or for NACRE_RANDOM_SECONDS from NACRE_RANDOM_SEED (1)
 # operators a fixed sample of PyTorch's own operator database (tests/operators); --all: three cases an operator and dtype. It tells
 #           how far nacre is: complex numbers, spectra and sizes that depend on data still fail in it, so a plain run leaves it out
@@ -28,8 +30,8 @@ if [ "${1:-}" = --all ]; then
   shift
 fi
 if [ $# -eq 0 ]; then
-  set -- unit golden models random command sanitize fuzz
-  [ ${#everything[@]} -eq 0 ] || set -- unit golden models random operators command sanitize fuzz
+  set -- unit golden models zoo random command sanitize fuzz
+  [ ${#everything[@]} -eq 0 ] || set -- unit golden models zoo random operators command sanitize fuzz
 fi
 
 passed=0
@@ -99,6 +101,22 @@ models() {
     --only autoencoder_dynamic,ds_cnn_dynamic,gru_keyword_dynamic,resnet8_dynamic,minilm_dynamic,resnet18_dynamic "$cases"
 }
 
+zoo() {
+  local needs=$root/.ci/requirements-zoo.txt cases=$NACRE_CACHE/cases-zoo further=$root/../shared/conformance/zoo_models.txt python
+  local sample=torchvision/shufflenet_v2_x0_5,timm/test_byobnet,timm/xcit_nano_12_p8_224,transformers/t5,transformers/mamba,transformers/wavlm
+  local names=(--only "$sample") some=(--only "${sample//\//-}") # the case of PACKAGE/NAME is PACKAGE-NAME
+  if [ ${#everything[@]} -gt 0 ]; then
+    names=() some=()
+    [ ! -e "$further" ] || names=(--names "$further")
+  fi
+  python=$(nacre_environment "zoo-$( (echo "$NACRE_PYTHON"; cat "$needs") | sha256sum | cut -c 1-12)" \
+    "$NACRE_PYTHON" "$NACRE_PYTHON" "$needs") || { count zoo 0 1 1; return; }
+  nacre_say "exporting the whole models that are not exported yet"
+  "$python" "$root/tests/models/whole.py" --out "$cases" --jobs "$(nproc)" "${names[@]}" || count "export, zoo" 0 1 1
+  counted zoo "$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)" --timeout 900 \
+    --stage artifact "${some[@]}" "$cases"
+}
+
 operators() {
   local needs=$root/.ci/requirements-operators.txt python
   python=$(nacre_environment "operators-$( (echo "$NACRE_PYTHON"; cat "$needs") | sha256sum | cut -c 1-12)" \
@@ -145,6 +163,7 @@ for step; do
     unit) tests_of unit "$NACRE_BUILD" ;;
     golden) counted golden "$NACRE_PYTHON" "$root/tests/golden/run.py" --tool "$NACRE_BUILD/bin/nacre" ;;
     models) models ;;
+    zoo) zoo ;;
     random) counted random "$NACRE_PYTHON" "$root/tests/operators/random_graphs.py" --tool "$NACRE_BUILD/bin/nacre" \
       --out "$NACRE_CACHE/random" --jobs "$(nproc)" --seed "${NACRE_RANDOM_SEED:-1}" \
       ${NACRE_RANDOM_SECONDS:+--seconds "$NACRE_RANDOM_SECONDS"} ;;
