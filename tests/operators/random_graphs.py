@@ -7,6 +7,7 @@ result is cut down to the statements that it takes and printed; DIR/SEED-NUMBER 
 DIR/SEED-NUMBER.whole is the program before that. What torch.export cannot express is no case.
 """
 import argparse
+import contextlib
 import copy
 import importlib.util
 import json
@@ -103,7 +104,7 @@ def shrink(options, program, folder, reason, stage):
     def attempt(changed):
         nonlocal program, reason
         trial = folder.with_name(folder.name + ".trial")
-        if not changed.results or not random_programs.valid(changed) or write_case(changed, trial):
+        if not random_programs.valid(changed) or write_case(changed, trial):
             return False
         found, _ = verify(options, [trial], stage)[0]
         if found and kind(found) == kind(reason):
@@ -111,8 +112,8 @@ def shrink(options, program, folder, reason, stage):
             return True
         return False
 
-    for result in list(program.results):
-        if len(program.results) > 1 and attempt(program.only(result)):
+    for result in [program.leaves[0].name, *program.results]:  # an input stands for none
+        if program.results != [result] and attempt(program.only(result)):
             break
     smaller = True
     while smaller:
@@ -155,11 +156,13 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     passed = failed = not_exported = 0
     start, number = time.monotonic(), options.first
-    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+    torch.set_num_threads(1)
+    with contextlib.ExitStack() as stack:
+        run = stack.enter_context(multiprocessing.get_context("spawn").Pool(options.jobs)).imap if options.jobs > 1 else map
         while time.monotonic() < start + options.seconds if options.seconds else number < options.first + options.count:
             count = AT_A_TIME if options.seconds else min(AT_A_TIME, options.first + options.count - number)
             names = []
-            for name, refused in pool.imap(write, [(f"{options.seed}-{number + i}", options.out) for i in range(count)]):
+            for name, refused in run(write, [(f"{options.seed}-{number + i}", options.out) for i in range(count)]):
                 if refused:
                     not_exported += 1
                     print(f"  not exported: {name}: {refused}", flush=True)

@@ -22,6 +22,7 @@ SIZES = [1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 13, 15, 16, 17, 31, 32, 33, 64, 100, 2
 SETTINGS = [1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 64]  # of a dynamic dimension
 MOST = 64
 LARGEST = 20000  # elements of a tensor
+STATEMENTS = [2, 4, 6, 8, 10, 12, 16]  # of a program
 ROUNDING = 1.5  # units in the last place that another implementation of a function may be off
 WITHIN = 0.6  # of the limit that `nacre verify` has
 
@@ -82,7 +83,8 @@ class Program:
                 kept.append(statement)
             else:
                 gone.update(statement.defines())
-        return replace(self, statements=kept, results=[r for r in self.results if r not in gone])
+        kept_results = [r for r in self.results if r not in gone]
+        return replace(self, statements=kept, results=kept_results or [leaf.name for leaf in self.leaves if leaf.kind == "argument"][:1])
 
     def fixed(self):
         """With the sizes of the first set, written as numbers."""
@@ -263,7 +265,7 @@ class Maker:
         weights = [weight for weight, _ in table]
         for _ in range(r.randint(1, 3)):
             self.leaf(self.shape())
-        wanted, before = r.choice([2, 4, 6, 8, 10, 12, 16]), 0
+        wanted = r.choice(STATEMENTS)
         for _ in range(20 * wanted):
             if len(self.program.statements) >= wanted:
                 break
