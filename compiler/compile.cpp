@@ -10,6 +10,7 @@
 #include "compiler/graph/clean.h"
 #include "compiler/graph/constants.h"
 #include "compiler/graph/decompose.h"
+#include "compiler/graph/split_complex.h"
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/layout/choose.h"
@@ -46,6 +47,13 @@ void dump(const CompileOptions& options, const std::string& layer, const std::st
   }
   while (name.ends_with('_')) name.pop_back();
   options.dump(layer + (name.empty() ? "" : "." + name) + ending, text());
+}
+
+HostTensor first_random_state() {
+  std::byte* bytes = nullptr;
+  HostTensor state = make_tensor(NACRE_i64, {2}, &bytes);
+  reinterpret_cast<int64_t*>(bytes)[0] = kDefaultSeed;
+  return state;
 }
 
 // One variant on its way: what remains is the compiler for its kernels and a place in the tables.
@@ -283,8 +291,10 @@ bool keep_what_pays(const std::vector<Method>& methods, std::vector<EntryForms>&
 
 Program to_primitive(const Program& functional) {
   Program result = functional;
-  result.graph = clean(decompose(functional.graph));
+  result.graph = clean(split_complex(clean(decompose(functional.graph))));
   verify(result.graph);
+  for (const GraphInput& input : result.graph.inputs)
+    if (input.target == kRandomState && !result.weights.contains(kRandomState)) result.weights[kRandomState] = first_random_state();
   return result;
 }
 

@@ -193,6 +193,7 @@ c10::IValue Converter::convert(const Argument& a, const c10::TypePtr& type) cons
     if (auto* e = std::get_if<Expr>(&a)) return wrapped(integer(*e), env);
     if (auto* d = std::get_if<double>(&a)) return wrapped(*d, env);
     if (auto* b = std::get_if<bool>(&a)) return wrapped(*b, env);
+    if (auto* c = std::get_if<std::complex<double>>(&a)) return wrapped(c10::complex<double>(*c), env);
     if (std::holds_alternative<std::monostate>(a)) return at::Tensor();
     mismatch(node, parameter);
   }
@@ -226,6 +227,7 @@ c10::IValue Converter::convert(const Argument& a, const c10::TypePtr& type) cons
     if (auto* e = std::get_if<Expr>(&a)) return integer(*e);
     if (auto* d = std::get_if<double>(&a)) return *d;
     if (auto* b = std::get_if<bool>(&a)) return *b;
+    if (auto* c = std::get_if<std::complex<double>>(&a)) return c10::complex<double>(*c);
   } else if (kind == TypeKind::FloatType || kind == TypeKind::SymFloatType) {
     if (auto* e = std::get_if<Expr>(&a)) return static_cast<double>(integer(*e));
     if (auto* d = std::get_if<double>(&a)) return *d;

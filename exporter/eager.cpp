@@ -153,6 +153,8 @@ std::vector<c10::IValue> Executor::run() {
 
 std::vector<c10::IValue> Executor::results_of(const Node& node) {
   if (primitive_class(node.op) == PrimClass::control) return primitive_control_flow(node);
+  if (environment_.double_precision && node.op == "aten.view.dtype")
+    fail_at(ErrorKind::user, where_text(node.where), "the bytes of a number in float64 are others");
   if (node.op.starts_with("prim.")) return run_primitive(graph_, node, environment_);
   if (node.op.starts_with("sym.")) return {number(node)};
   if (node.op.starts_with("higher_order.")) return control_flow(node);

@@ -17,6 +17,24 @@ using at::Tensor;
 using Operands = std::vector<Tensor>;
 using Pointwise = Tensor (*)(const Operands&);
 
+// Philox 4x32-10 over int64 tensors: words of 32 bits in int64.
+Tensor philox(const Tensor& counter, const Tensor& key) {
+  constexpr int64_t kMask = 0xFFFFFFFF;
+  auto low = [&](const Tensor& t) { return at::bitwise_and(t, kMask); };
+  auto high = [&](const Tensor& t) { return low(at::bitwise_right_shift(t, 32)); };
+  Tensor c0 = low(counter), c1 = high(counter), c2 = at::zeros_like(c0), c3 = c2, k0 = low(key), k1 = high(key);
+  for (int round = 0; round < 10; ++round) {
+    const Tensor p = c0 * int64_t{0xD2511F53}, q = c2 * int64_t{0xCD9E8D57};
+    c0 = at::bitwise_xor(at::bitwise_xor(high(q), c1), k0);
+    c2 = at::bitwise_xor(at::bitwise_xor(high(p), c3), k1);
+    c1 = low(q);
+    c3 = low(p);
+    k0 = low(k0 + int64_t{0x9E3779B9});
+    k1 = low(k1 + int64_t{0xBB67AE85});
+  }
+  return at::bitwise_or(at::bitwise_left_shift(c1, 32), c0);
+}
+
 // One line for each NACRE_POINTWISE line of ops.def.
 const std::map<std::string, Pointwise>& pointwise_table() {
 #define UNARY(name)                                                   \
@@ -95,6 +113,7 @@ const std::map<std::string, Pointwise>& pointwise_table() {
       BINARY(bitwise_xor),
       AS(shift_left, at::bitwise_left_shift(x[0], x[1])),
       AS(shift_right, at::bitwise_right_shift(x[0], x[1])),
+      AS(philox, philox(x[0], x[1])),
       AS(where, at::where(x[0], x[1], x[2])),
   };
 #undef UNARY
@@ -308,6 +327,36 @@ std::vector<c10::IValue> recurrent(const Call& c, size_t states) {
   return results;
 }
 
+std::vector<c10::IValue> fourier(const Call& c) {
+  constexpr int64_t kUnscaled = 0;
+  const int64_t dim = c.integer("dim");
+  const bool inverse = c.flag("inverse");
+  const std::string form = c.text("form", "");
+  const Tensor re = c.tensor(0);
+  if (form == "r2c") {
+    // The sign is that of the imaginary parts.
+    const Tensor y = at::view_as_real(at::_fft_r2c(re, {dim}, kUnscaled, true));
+    return {y.select(-1, 0), inverse ? -y.select(-1, 1) : y.select(-1, 1)};
+  }
+  const Tensor x = at::complex(re, inverse || form == "c2c" ? *c.maybe_tensor("im") : -*c.maybe_tensor("im"));
+  if (form == "c2r") return {at::_fft_c2r(x, {dim}, kUnscaled, c.integer("length"))};
+  const Tensor y = at::view_as_real(at::_fft_c2c(x, {dim}, kUnscaled, !inverse));
+  return {y.select(-1, 0), y.select(-1, 1)};
+}
+
+Tensor permutation(const Call& c) {
+  const Tensor pivots = c.tensor(0).contiguous();
+  const int64_t steps = pivots.size(-1), size = c.integer("size");
+  std::vector<int64_t> shape = pivots.sizes().vec();
+  shape.back() = size;
+  Tensor order = at::arange(size).expand(shape).contiguous();
+  const int64_t* pivot = pivots.const_data_ptr<int64_t>();
+  auto* at = order.mutable_data_ptr<int64_t>();
+  for (int64_t row = 0; row * size < order.numel(); ++row)
+    for (int64_t k = 0; k < steps; ++k) std::swap(at[row * size + k], at[row * size + pivot[row * steps + k]]);
+  return order;
+}
+
 Tensor attention(const Call& c) {
   return at::scaled_dot_product_attention(
       c.tensor(0), c.tensor(1), c.tensor(2), c.maybe_tensor("mask"), 0.0, c.flag("is_causal"),
@@ -374,6 +423,23 @@ std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node,
         at::sort(c.tensor(0), std::optional<bool>(true), c.integer("dim"), c.flag("descending"));
     return {values, indices};
   }
+  // Whole tensors.
+  if (name == "bitcast") return one(c.tensor(0).contiguous().view(c.dtype()));
+  if (name == "fft") return fourier(c);
+  if (name == "lu") {
+    auto [lu, pivots, info] = at::linalg_lu_factor_ex(c.tensor(0));
+    return {lu, pivots.to(at::kLong) - 1};
+  }
+  if (name == "permutation") return one(permutation(c));
+  if (name == "cholesky") return one(std::get<0>(at::linalg_cholesky_ex(c.tensor(0))));
+  if (name == "triangular_solve")
+    return one(at::linalg_solve_triangular(c.tensor(0), c.tensor(1), c.flag("upper"), true, c.flag("unit")));
+  // Complex numbers.
+  if (name == "real") return one(at::real(c.tensor(0)).contiguous());
+  if (name == "imag") return one(at::imag(c.tensor(0)).contiguous());
+  if (name == "complex") return one(at::complex(c.tensor(0), c.tensor(1)));
+  if (name == "view_as_real") return one(at::view_as_real(c.tensor(0)));
+  if (name == "view_as_complex") return one(at::view_as_complex(c.tensor(0).contiguous()));
   // Creation.
   if (name == "full")
     return one(

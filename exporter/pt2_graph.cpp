@@ -322,6 +322,7 @@ Argument Reader::argument(const json& j) {
     return result;
   }
   if (tag == "as_float") return read_double(v);
+  if (tag == "as_complex") return std::complex<double>(read_double(v.at("real")), read_double(v.at("imag")));
   if (tag == "as_floats") {
     std::vector<double> result;
     for (const json& n : v) result.push_back(read_double(n));

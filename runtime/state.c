@@ -22,6 +22,17 @@ void* nacre_session_state(nacre_session* session, uint32_t state) {
   return session->state + session->model->state_offsets[state];
 }
 
+// The compiler keeps seed and count of calls in a state of this name: int64, two elements.
+nacre_status nacre_session_seed(nacre_session* session, uint64_t seed) {
+  uint32_t state = 0;
+  const nacre_status status = nacre_state_find(session->model, "random_state", &state);
+  if (status) return status;
+  if (nacre_state_size_bytes(session->model, state) != 2 * sizeof seed) return NACRE_NOT_FOUND;
+  const uint64_t start[2] = {seed, 0};
+  memcpy(nacre_session_state(session, state), start, sizeof start);
+  return NACRE_OK;
+}
+
 void nacre_session_reset(nacre_session* session) {
   const nacre_model* model = session->model;
   for (uint32_t i = 0; i < model->counts.state_count; ++i) {

@@ -12,7 +12,7 @@
 #           and what ../shared/conformance/zoo_models.txt names besides where it lies there
 # random    random programs beside PyTorch (tests/operators/random_graphs.py): a fixed sample, or for NACRE_RANDOM_SECONDS from NACRE_RANDOM_SEED (1)
 # operators a fixed sample of PyTorch's own operator database (tests/operators); --all: three cases an operator and dtype. It tells
-#           how far nacre is: complex numbers, spectra and sizes that depend on data still fail in it, so a plain run leaves it out
+#           how far nacre is: sizes that depend on data still fail in it, so a plain run leaves it out
 # command   the nacre command on damaged and missing files, full disks, wrong shapes (tests/command)
 # sanitize  the tests of formats/ and runtime/ with AddressSanitizer and UndefinedBehaviorSanitizer, and with ThreadSanitizer
 # fuzz      the artifact verifier under libFuzzer for NACRE_FUZZ_SECONDS (60), from NACRE_FUZZ_SEED (1; 0: another each time)

@@ -5,6 +5,7 @@
 #include "compiler/codegen/cpp.h"
 #include "compiler/codegen/contraction.h"
 #include "compiler/codegen/nest.h"
+#include "compiler/codegen/rows.h"
 #include "compiler/loops/address.h"
 #include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
@@ -89,25 +90,6 @@ void count_work(KernelContext& k) {
   k.kernel.bytes = simplify(bytes, k.program.symbols);
 }
 
-// Rows of the last dim, divided among the threads.
-void emit_sort(KernelContext& k) {
-  const Group::Sort& sort = *k.group.sort;
-  const Buffer& input = k.program[sort.input];
-  check(input.order.empty(), "{} is not sorted along its rows", input.name);
-  const Facts& facts = k.program.symbols;
-  const Expr n = input.shape.empty() ? Expr(1) : input.shape.back();
-  Expr rows = 1;
-  for (size_t i = 0; i + 1 < input.shape.size(); ++i) rows = rows * input.shape[i];
-  const std::string length = cpp(simplify(n, facts), facts);
-  const std::string from = k.pointer(sort.input), values = k.pointer(sort.values), indices = k.pointer(sort.indices);
-  k.kernel.scratch_bytes = simplify(8 * n, facts);
-  k.out.line("const Range range = split({}, thread, threads);", cpp(simplify(rows, facts), facts));
-  k.out.open("for (i64 row = range.begin; row < range.end; ++row) {{");
-  k.out.line("sort_row<{0}>({1} + row * {4}, {4}, {2} + row * {4}, {3} + row * {4}, static_cast<i64*>(args->scratch));", sort.descending, from, values, indices, length);
-  k.out.close();
-  if (rows.is(1)) k.kernel.serial = true;
-}
-
 std::string comment_of(const KernelContext& k) {
   std::string text = "// " + k.group.name + "\n";
   for (const Provenance& p : k.kernel.where) {
@@ -155,8 +137,8 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
     }
   k.kernel.scratch_bytes = scratch;
 
-  if (group.sort) {
-    emit_sort(k);
+  if (group.rows) {
+    emit_rows(k);
   } else if (group.contraction) {
     emit_contraction(k);
   } else if (!group.outer.empty()) {
@@ -179,7 +161,7 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
       k.out.close();
     }
     k.out.close();
-    if (total.constant() && *total.constant() == 1) k.kernel.serial = true;
+    if (group.serial || (total.constant() && *total.constant() == 1)) k.kernel.serial = true;
   } else {
     const bool split = group.nests.size() == 1 && !group.serial && NestEmitter(k, group.nests[0], {}).splittable();
     k.kernel.serial = !split;

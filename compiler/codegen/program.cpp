@@ -324,9 +324,12 @@ EntryTables make_entry(const std::string& name, const Graph& graph, const LoopPr
     const LoopProgram::Output& output = general.outputs[i];
     check(output.buffer >= 0, "output {} is a number without a buffer", i);
     const Buffer& b = general[output.buffer];
-    formats::Tensor t = tensor(b.name, b.dtype, b.shape, graph.symbols, result.nodes);
-    if (std::any_of(b.shape.begin(), b.shape.end(), [&](const Expr& e) { return has_symbol_of(e, later); }))
-      for (const Expr& e : b.shape) t.bounds.push_back(result.nodes.add(capacity(e, later, general.symbols)));
+    std::vector<Expr> shape = b.shape;
+    if (b.complex) shape.pop_back();
+    const nacre_dtype dtype = !b.complex ? b.dtype : b.dtype == NACRE_f32 ? NACRE_c64 : NACRE_c128;
+    formats::Tensor t = tensor(b.name, dtype, shape, graph.symbols, result.nodes);
+    if (std::any_of(shape.begin(), shape.end(), [&](const Expr& e) { return has_symbol_of(e, later); }))
+      for (const Expr& e : shape) t.bounds.push_back(result.nodes.add(capacity(e, later, general.symbols)));
     entry.outputs.push_back(std::move(t));
   }
   entry.nodes = result.nodes.nodes();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "compiler/command/inputs.h"
 #include "compiler/run.h"
@@ -23,6 +24,7 @@ struct RunOptions {
   std::string output_folder;
   std::string state_folder;
   unsigned threads = 1;
+  std::optional<std::uint64_t> seed;
 };
 
 // Names of buffers are dotted; a separator in one must not lead out of the folder.
@@ -85,6 +87,7 @@ int run(const RunOptions& options) {
   RuntimeSession session(model, session_options);
   if (!options.state_folder.empty() && fs::exists(options.state_folder))
     read_state(model, session, options.state_folder);
+  if (options.seed) nacre_session_seed(session.get(), *options.seed);  // nothing to a model without random numbers
   RuntimeSession::Call call = session.prepare(entry, inputs);
   session.run(call);
 
@@ -122,6 +125,7 @@ Action add_run(CLI::App& app) {
                    "a folder that keeps the model's state between calls")
       ->type_name("DIR");
   verb->add_option("--entry", options->entry, "which entry of the artifact; default: the first");
+  verb->add_option("--seed", options->seed, "of the model's random numbers; default: PyTorch's, or what --state holds");
   verb->add_option("--threads", options->threads, "default: 1")->check(CLI::Range(1, 256));
   return [options] { return run(*options); };
 }

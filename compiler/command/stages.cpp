@@ -297,6 +297,15 @@ const Program& Pipeline::primitive() {
   return *primitive_;
 }
 
+bool Pipeline::is_random() {
+  try {
+    const std::vector<GraphInput>& inputs = primitive().graph.inputs;
+    return std::any_of(inputs.begin(), inputs.end(), [](const GraphInput& input) { return input.target == kRandomState; });
+  } catch (const Error&) {
+    return false;  // the stage at which it fails tells
+  }
+}
+
 std::unique_ptr<Runner> Pipeline::runner(Stage stage) {
   switch (stage) {
     case Stage::captured:

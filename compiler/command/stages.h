@@ -58,6 +58,8 @@ class Pipeline {
   Pipeline(Program captured, CompileOptions options, unsigned threads);
   std::unique_ptr<Runner> runner(Stage stage);
   const Program& captured() const { return captured_; }
+  // Its results are random numbers: only their shapes can be compared.
+  bool is_random();
 
  private:
   const Program& functional();

@@ -109,6 +109,7 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
       for (const std::string& text : texts) compile_options.variants.push_back(parse_variant(text));
     if (options.specialize) specialize_for_sets(the_case, captured.graph, compile_options);
     Pipeline pipeline(std::move(captured), compile_options, options.threads);
+    if (pipeline.is_random()) the_case.shape_only = true;
     Comparison worst;
     const auto reproduce = [&] {
       if (options.bisect.empty()) return;

@@ -17,7 +17,7 @@ bool has(const Nest& nest, ScalarOp op) {
 
 // One nest with its own loops, each point for itself.
 bool is_pointwise(const Group& g) {
-  return !g.contraction && !g.sort && !g.serial && g.outer.empty() && g.nests.size() == 1 && g.nests[0].reduced == 0 &&
+  return !g.contraction && !g.rows && !g.serial && g.outer.empty() && g.nests.size() == 1 && g.nests[0].reduced == 0 &&
          !has(g.nests[0], ScalarOp::scan) &&
          std::all_of(g.nests[0].stores.begin(), g.nests[0].stores.end(),
                      [](const Store& s) { return s.mode == StoreMode::assign; });
@@ -113,9 +113,9 @@ bool rename_copy(FusionState& state, int copy) {
       for (BufferId& b : changed.contraction->results)
         if (b == from) b = to;
     }
-    if (changed.sort)
-      for (BufferId* b : {&changed.sort->input, &changed.sort->values, &changed.sort->indices})
-        if (*b == from) *b = to;
+    if (changed.rows)
+      for (std::vector<BufferId>* list : {&changed.rows->inputs, &changed.rows->outputs})
+        std::replace(list->begin(), list->end(), from, to);
     if (changed.control && changed.control->buffer == from) changed.control->buffer = to;
     state.replace(u, std::move(changed));
   }
@@ -193,7 +193,7 @@ bool inline_reader_of_stored(FusionState& state, int p) {
   if (!is_pointwise(state[p]) || code_cost(state[p].nests[0].code) > 4) return false;
   for (BufferId read : state.reads(p)) {
     const int a = state.producer(read);
-    if (a < 0 || a >= p || state[a].sort) continue;
+    if (a < 0 || a >= p || state[a].rows) continue;
     const std::set<int>& readers = state.readers(read);
     const bool stays = readers.size() > 1 || state.leaves(read);
     if (stays && !is_pointwise(state[a]) && state.writes(p).size() == 1 &&
@@ -232,7 +232,7 @@ bool inline_producer(FusionState& state, int p) {
   double reads = 0;
   for (int r : readers) {
     const Group& reader = state[r];
-    if (reader.sort || reader.control || r < p || (reader.serial && cost > 1) || !state.same_region(p, r)) return false;
+    if (reader.rows || reader.control || r < p || (reader.serial && cost > 1) || !state.same_region(p, r)) return false;
     if (reader.contraction)
       for (const Operand& o : reader.contraction->operands)
         if (o.buffer == b) return false;
@@ -461,7 +461,7 @@ bool join_consumer(FusionState& state, int b, Joining joining) {
     const int a = state.producer(read);
     if (a < 0 || a >= b) continue;
     const Group& g = state[a];
-    if (g.sort || g.serial || g.nests.size() != 1 || !g.outer.empty()) continue;
+    if (g.rows || g.serial || g.nests.size() != 1 || !g.outer.empty()) continue;
     const int rank = g.contraction ? 2 : g.nests[0].reduced > 0 || has(g.nests[0], ScalarOp::scan) ? 1 : 0;
     if (rank == 0 && (joining == Joining::to_results || (joining == Joining::only_consumers && state.readers(read).size() > 1)))
       continue;
@@ -497,7 +497,7 @@ bool join_consumer(FusionState& state, int b, Joining joining) {
 bool merge_sideways(FusionState& state, int a, int b) {
   const Group &first = state[a], &second = state[b];
   for (const Group* g : {&first, &second})
-    if (g->contraction || g->sort || g->serial || !g->outer.empty() || g->nests.size() != 1 ||
+    if (g->contraction || g->rows || g->serial || !g->outer.empty() || g->nests.size() != 1 ||
         has(g->nests[0], ScalarOp::scan))
       return false;
   const Nest &na = first.nests[0], &nb = second.nests[0];

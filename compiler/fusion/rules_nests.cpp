@@ -16,7 +16,7 @@ bool has_scan(const Nest& nest) {
   return std::any_of(nest.code.begin(), nest.code.end(), [](const Scalar& s) { return s.op == ScalarOp::scan; });
 }
 
-bool is_loops(const Group& g) { return !g.contraction && !g.sort && !g.serial && !g.nests.empty(); }
+bool is_loops(const Group& g) { return !g.contraction && !g.rows && !g.serial && !g.nests.empty(); }
 
 // The loops of a group that can be shared: its outer ones, or those of its only nest that are neither reduced nor scanned.
 std::vector<LoopVar> shareable(const Group& g) {

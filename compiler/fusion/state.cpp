@@ -116,8 +116,9 @@ LoopProgram FusionState::finish() {
       for (BufferId& b : g.contraction->results) renumber_buffer(b);
     }
     if (g.control) renumber_buffer(g.control->buffer);
-    if (g.sort)
-      for (BufferId* b : {&g.sort->input, &g.sort->values, &g.sort->indices}) renumber_buffer(*b);
+    if (g.rows)
+      for (std::vector<BufferId>* list : {&g.rows->inputs, &g.rows->outputs})
+        for (BufferId& b : *list) renumber_buffer(b);
   }
   for (BufferId& b : program.inputs) renumber_buffer(b);
   for (auto& o : program.outputs) renumber_buffer(o.buffer);

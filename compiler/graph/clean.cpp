@@ -45,6 +45,9 @@ size_t hash_of(const Argument& a) {
     size_t operator()(nacre_dtype d) const { return static_cast<size_t>(d); }
     size_t operator()(const Keyword& k) const { return std::hash<std::string>()(k.text); }
     size_t operator()(const SubgraphRef& s) const { return std::hash<std::string>()(s.name); }
+    size_t operator()(const std::complex<double>& v) const {
+      return hash_combine(bits_of(v.real()), bits_of(v.imag()));
+    }
   };
   return hash_combine(a.index(), std::visit(Visitor{}, a));
 }
@@ -53,6 +56,10 @@ size_t hash_of(const Argument& a) {
 bool same(const Argument& a, const Argument& b) {
   if (a.index() != b.index()) return false;
   if (const auto* x = std::get_if<double>(&a)) return bits_of(*x) == bits_of(std::get<double>(b));
+  if (const auto* x = std::get_if<std::complex<double>>(&a)) {
+    const auto& y = std::get<std::complex<double>>(b);
+    return bits_of(x->real()) == bits_of(y.real()) && bits_of(x->imag()) == bits_of(y.imag());
+  }
   if (const auto* x = std::get_if<std::vector<double>>(&a)) {
     const auto& y = std::get<std::vector<double>>(b);
     return std::equal(x->begin(), x->end(), y.begin(), y.end(),

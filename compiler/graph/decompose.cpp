@@ -28,8 +28,9 @@ const std::unordered_map<std::string_view, Function>& table() {
           contraction_decompositions(), convolution_decompositions(), pooling_decompositions(),
           resampling_decompositions(), padding_decompositions(), normalization_decompositions(),
           attention_decompositions(), recurrent_decompositions(), loss_decompositions(),
-           quantization_decompositions(), backward_decompositions(), control_decompositions(),
-           number_decompositions(), selection_decompositions()}) {
+           quantization_decompositions(), backward_decompositions(), complex_decompositions(),
+           fourier_decompositions(), linalg_decompositions(), random_decompositions(),
+           control_decompositions(), number_decompositions(), selection_decompositions()}) {
       for (const Decomposition& d : family) {
         bool fresh = map->emplace(d.op, d.function).second;
         check(fresh, "two decompositions of {}", d.op);
@@ -128,11 +129,12 @@ Liveness liveness(const Graph& g, const std::set<std::string>& bound) {
 class Decomposer {
  public:
   // `bound`: the symbols that have a value already, of a subgraph.
-  Decomposer(const Graph& functional, Facts symbols, std::set<std::string> bound)
+  Decomposer(const Graph& functional, Facts symbols, std::set<std::string> bound, bool is_body)
       : in_(functional),
         live_(liveness(functional, bound)),
         mapped_(functional.values.size(), kNoValue),
-        bound_(std::move(bound)) {
+        bound_(std::move(bound)),
+        random_(is_body) {
     out_.level = Level::primitive;
     out_.name = in_.name;
     out_.symbols = std::move(symbols);
@@ -166,6 +168,8 @@ class Decomposer {
       }
       out_.outputs.push_back(std::move(mine));
     }
+    builder_.at({});
+    random_.finish(builder_);
     name_values();
     return std::move(out_);
   }
@@ -242,7 +246,7 @@ class Decomposer {
     bound_.merge(value.expr.symbols());
   }
   void bind(const Tensor& value, const Expr& expected, const Node& node) {
-    Call(in_, node, builder_, mapped_, live_.values, bound_).bind(value, expected);
+    Call(in_, node, builder_, mapped_, live_.values, bound_, random_).bind(value, expected);
   }
 
   void decompose_nodes() {
@@ -267,7 +271,7 @@ class Decomposer {
 
   void decompose_node(const Node& node) {
     builder_.at(node.where);
-    Call call(in_, node, builder_, mapped_, live_.values, bound_);
+    Call call(in_, node, builder_, mapped_, live_.values, bound_, random_);
     if (const Argument* condition = scalar_assertion(node)) {
       if (auto* e = std::get_if<Expr>(condition)) return decompose_assertion(node, *e);
       Expr holds = call.count(as_tensor(builder_, call.operand("self"), NACRE_i64), 1);
@@ -348,6 +352,10 @@ class Decomposer {
       name = in_.values[v].name;
       taken.insert(name);
     }
+    for (const GraphInput& input : out_.inputs) {  // of no value of the functional graph: the state of random numbers
+      std::string& name = names[static_cast<size_t>(input.value)];
+      if (name.empty() && taken.insert(input.target).second) name = input.target;
+    }
     int counter = 0;
     for (std::string& name : names) {
       while (name.empty()) {
@@ -364,14 +372,15 @@ class Decomposer {
   std::set<std::string> bound_;
   Graph out_;
   Builder builder_{out_};
+  RandomSource random_;
 };
 
 }  // namespace
 
-Graph decompose(const Graph& functional) { return Decomposer(functional, functional.symbols, {}).run(); }
+Graph decompose(const Graph& functional) { return Decomposer(functional, functional.symbols, {}, false).run(); }
 
 Graph decompose_body(const Graph& functional, Facts& symbols, std::set<std::string> bound, const Rows& rows) {
-  Graph body = Decomposer(functional, symbols, std::move(bound)).run_body(rows);
+  Graph body = Decomposer(functional, symbols, std::move(bound), true).run_body(rows);
   symbols = body.symbols;
   return body;
 }

@@ -5,6 +5,30 @@
 
 namespace nacre {
 
+ValueId RandomSource::state(Builder& builder) {
+  if (state_ != kNoValue) return state_;
+  Value value;
+  value.name = kRandomState;
+  value.dtype = NACRE_i64;
+  value.shape = {2};
+  state_ = builder.graph().add_value(std::move(value));
+  builder.graph().inputs.push_back({state_, InputKind::buffer, kRandomState});
+  return state_;
+}
+
+int64_t RandomSource::stream(const Node& node) {
+  if (last_ != &node) ++streams_;
+  last_ = &node;
+  return streams_;
+}
+
+void RandomSource::finish(Builder& builder) {
+  if (state_ == kNoValue) return;
+  const Tensor state(builder, state_);
+  const Tensor next = state + iota(builder, 2);  // the seed stays, the count grows
+  builder.graph().outputs.push_back({ValueRef{next.id()}, OutputKind::buffer_mutation, kRandomState});
+}
+
 const Argument* Call::find(std::string_view name) const {
   const Argument* argument = node_.find(name);
   return argument && !std::holds_alternative<std::monostate>(*argument) ? argument : nullptr;
@@ -84,6 +108,7 @@ std::optional<Number> Call::optional_number(std::string_view name) const {
 Number Call::number_at(std::string_view name, const Argument& argument) const {
   if (auto* b = std::get_if<bool>(&argument)) return Number(*b);
   if (auto* d = std::get_if<double>(&argument)) return Number(*d);
+  if (auto* z = std::get_if<std::complex<double>>(&argument)) return Number(*z);
   if (auto e = integer_value(graph_, argument)) return Number(*e);
   if (std::holds_alternative<ValueRef>(argument))
     unsupported("a number that is computed at run time (argument " + std::string(name) + ")");

@@ -19,6 +19,25 @@ struct Rows {
   Expr row, row_count;
 };
 
+// The state that the graph's random numbers come from; an input and a mutated buffer of the graph from its first use on.
+class RandomSource {
+ public:
+  // The graph of a branch or of a loop's body has no state of its own.
+  explicit RandomSource(bool in_body) : in_body_(in_body) {}
+  bool in_body() const { return in_body_; }
+  ValueId state(Builder& builder);
+  // Operators are numbered as they come; all draws of one node have its number.
+  int64_t stream(const Node& node);
+  // The new state, if there is one.
+  void finish(Builder& builder);
+
+ private:
+  bool in_body_;
+  ValueId state_ = kNoValue;
+  const Node* last_ = nullptr;
+  int64_t streams_ = 0;
+};
+
 // Reads the arguments of a node by the names of the operator's schema. An argument that the node
 // leaves out has the default that the reader names; None counts as left out.
 class Call {
@@ -28,13 +47,14 @@ class Call {
   // `bound`: the symbols that have a value by now.
   Call(const Graph& functional, const Node& node, Builder& builder,
        const std::vector<ValueId>& mapped, const std::vector<bool>& used,
-       std::set<std::string>& bound)
+       std::set<std::string>& bound, RandomSource& random)
       : graph_(functional),
         node_(node),
         builder_(builder),
         mapped_(mapped),
         used_(used),
-        bound_(bound) {}
+        bound_(bound),
+        random_(random) {}
 
   const std::string& op() const { return node_.op; }
   const Node& node() const { return node_; }
@@ -83,6 +103,14 @@ class Call {
   Tensor full(Shape shape, const Number& value, nacre_dtype dtype) const {
     return nacre::full(builder_, std::move(shape), value, dtype);
   }
+  // Of the random numbers: [seed, count] as int64, a state of the session; and a number for each operator that asks.
+  // Refused inside of control flow.
+  Tensor random_state() const {
+    if (random_.in_body()) unsupported("random numbers in a branch or loop");
+    return {builder_, random_.state(builder_)};
+  }
+  int64_t random_stream() const { return random_.stream(node_); }
+
   [[noreturn]] void unsupported(const std::string& what) const;
 
   // ---- Numbers that depend on data.
@@ -119,6 +147,7 @@ class Call {
   const std::vector<ValueId>& mapped_;
   const std::vector<bool>& used_;
   std::set<std::string>& bound_;
+  RandomSource& random_;
 };
 
 // The results of a decomposition, in the order of the node's outputs. An absent Tensor stands for a
@@ -157,6 +186,10 @@ Decompositions recurrent_decompositions();
 Decompositions loss_decompositions();
 Decompositions quantization_decompositions();
 Decompositions backward_decompositions();
+Decompositions complex_decompositions();
+Decompositions fourier_decompositions();
+Decompositions linalg_decompositions();
+Decompositions random_decompositions();
 Decompositions control_decompositions();
 Decompositions number_decompositions();
 Decompositions selection_decompositions();
@@ -172,6 +205,7 @@ Tensor true_positions(Call& c, const Tensor& mask, const std::optional<Expr>& ex
 std::vector<Tensor> mask_indices(Call& c, const Tensor& mask, const std::optional<Expr>& expected);
 Tensor softmax(const Tensor& x, int64_t dim);  // in x's dtype, computed in compute_type
 Tensor log_softmax(const Tensor& x, int64_t dim);
+Tensor inverse_matrix(const Tensor& a);  // of the last two dims, in float64
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);  // bias may be absent
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                  bool is_causal, std::optional<double> scale, bool enable_gqa);

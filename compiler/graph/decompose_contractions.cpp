@@ -123,8 +123,11 @@ Results kron(Call& c) {
 Results matrix_power(Call& c) {
   Tensor x = c.self();
   int64_t n = c.integer("n");
-  if (n < 0) c.unsupported("a negative power");
   Builder& b = c.builder();
+  if (n < 0) {
+    x = inverse_matrix(x);
+    n = -n;
+  }
   if (n == 0) {
     Tensor one = eq(iota_along(b, x.shape(), -2), iota_along(b, x.shape(), -1));
     return cast(one, x.dtype());
@@ -134,24 +137,7 @@ Results matrix_power(Call& c) {
     if (n & 1) result = result ? matmul(result, square) : square;
     if (n > 1) square = matmul(square, square);
   }
-  return result;
-}
-
-// exp(x) = exp(x / 2^s)^(2^s) with s such that the norm of x / 2^s is below 1/2, by its Taylor series. Each matrix is
-// squared as often as its own s says.
-Results matrix_exponential(Call& c) {
-  constexpr int kTerms = 12, kMostSquarings = 24;
-  Tensor x = c.self(), wide = cast(x, NACRE_f64);
-  if (x.elements().is(0)) return x;
-  Builder& b = c.builder();
-  Tensor norm = amax(sum(abs(wide), {-2}, true), {-1}, true);
-  Tensor s = clamp(ceil(log2(maximum(norm, 1e-30))) + 1, 0, kMostSquarings);
-  Tensor scaled = wide * exp2(-s);
-  Tensor one = cast(eq(iota_along(b, x.shape(), -2), iota_along(b, x.shape(), -1)), wide.dtype());
-  Tensor y = one;
-  for (int k = kTerms; k > 0; k--) y = matmul(scaled, y) / static_cast<double>(k) + one;
-  for (int i = 0; i < kMostSquarings; i++) y = where(gt(s, i), matmul(y, y), y);
-  return cast(y, x.dtype());
+  return cast(result, c.output_dtype());
 }
 
 Results multi_dot(Call& c, const char* name) {
@@ -465,8 +451,6 @@ constexpr Decomposition kTable[] = {
     {"linalg_multi_dot.default", [](Call& c) { return multi_dot(c, "tensors"); }},
     {"matrix_power.default", matrix_power},
     {"linalg_matrix_power.default", matrix_power},
-    {"matrix_exp.default", matrix_exponential},
-    {"linalg_matrix_exp.default", matrix_exponential},
     {"cross.default", cross},
     {"linalg_cross.default", cross},
     {"cdist.default", cdist},

@@ -27,17 +27,6 @@ Results convert(Call& c) { return cast(c.self(), c.output_dtype()); }
 
 Results keep(Call& c) { return c.self(); }
 
-Results dropout(Call& c) {
-  if (c.flag("train", false) && c.real("p", 0.5) != 0)
-    c.unsupported("random numbers (train=True): export the model in eval mode");
-  return c.self();
-}
-
-Results native_dropout(Call& c) {
-  dropout(c);
-  return {c.self(), c.full(c.self().shape(), Number(true), NACRE_bool_)};
-}
-
 Results copy(Call& c) {
   Tensor src = cast(c.tensor("src"), c.output_dtype());
   return expand(src, c.output_shape());
@@ -209,11 +198,6 @@ constexpr Decomposition kTable[] = {
     {"lift_fresh_copy.default", keep},
     {"cpu.default", keep},
     {"requires_grad_.default", keep},
-    {"dropout.default", dropout},
-    {"alpha_dropout.default", dropout},
-    {"feature_dropout.default", dropout},
-    {"feature_alpha_dropout.default", dropout},
-    {"native_dropout.default", native_dropout},
     {"copy.default", copy},
 };
 

@@ -121,8 +121,10 @@ Tensor nothing(Call& c, nacre_dtype dtype) { return c.full({0}, 0, dtype); }
 Results native_batch_norm(Call& c, bool training) {
   if (!training) {
     std::vector<Tensor> results{batch_norm_inference(c).y};
-    for (size_t i = 1; i < c.outputs(); i++)
+    const size_t statistics = c.outputs() >= 5 ? c.outputs() - 2 : c.outputs();  // the running ones, as they were
+    for (size_t i = 1; i < statistics; i++)
       results.push_back(c.needs(i) ? nothing(c, c.output_dtype(i)) : Tensor());
+    if (statistics < c.outputs()) results.insert(results.end(), {c.tensor("running_mean"), c.tensor("running_var")});
     return results;
   }
   Normalized n = batch_norm_of_batch(c);

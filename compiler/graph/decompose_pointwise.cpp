@@ -45,6 +45,12 @@ Results plain_unary(Call& c) {
 
 Results identity(Call& c) { return c.self(); }
 
+Results magnitude(Call& c) {
+  Tensor x = c.self();
+  if (is_complex(x.dtype())) return hypot(real(x), imag(x));
+  return x.dtype() == NACRE_bool_ ? x : abs(x);
+}
+
 Tensor square(const Tensor& x) { return x * x; }
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {
@@ -79,6 +85,8 @@ Results hardtanh(Call& c, double low, double high) {
 Results is_finite(Call& c, bool inf) {
   Tensor x = c.self();
   if (is_integer_or_bool(x.dtype())) return c.full(x.shape(), Number(!inf), NACRE_bool_);
+  if (is_complex(x.dtype()))
+    x = inf ? nacre::fmax(abs(real(x)), abs(imag(x))) : maximum(abs(real(x)), abs(imag(x)));
   return inf ? eq(abs(x), kInfinity) : lt(abs(x), kInfinity);
 }
 
@@ -316,7 +324,7 @@ Tensor power(Call& c, const Operand& base, const Operand& exponent) {
     if (constant == 1.0) return y;
     if (constant == 0.0) return full_like(y, 1);
     if (constant == 2.0) return y * y;
-    if (is_floating(dtype)) {
+    if (is_floating(dtype) || is_complex(dtype)) {
       Tensor wide = to_compute(y);
       auto rounded = [&](const Tensor& t) { return cast(t, dtype); };
       if (constant == 3.0) return rounded(wide * wide * wide);
@@ -344,15 +352,6 @@ Results float_power(Call& c) {
 template <Binary f>
 Results logical(Call& c) {
   return f(to_bool(c.tensor("self")), to_bool(c.tensor("other")));
-}
-
-Tensor hypot(const Operand& a, const Operand& b) {
-  Tensor x = abs(*a.tensor()), y = abs(*b.tensor());
-  Tensor high = maximum(x, y), low = minimum(x, y);
-  Tensor ratio = low / high;
-  Tensor plain = high * sqrt(ratio * ratio + 1);
-  Tensor infinite = eq(x, kInfinity) | eq(y, kInfinity);
-  return where(infinite, full_like(plain, kInfinity), where(eq(high, 0), high, plain));
 }
 
 // log(exp(a) + exp(b)) in the base of `exp` and `log1p` / `scale`.
@@ -395,11 +394,6 @@ Results is_close(Call& c) {
   Tensor x = nacre::to_float(a), y = nacre::to_float(b);
   Tensor allowed = abs(y * rtol) + atol, actual = abs(x - y);
   return close | (lt(actual, kInfinity) & le(actual, allowed));
-}
-
-Results angle(Call& c) {
-  Tensor x = nacre::to_float(c.self());
-  return where(isnan(x), x, where(lt(x, 0), full_like(x, std::numbers::pi), full_like(x, 0)));
 }
 
 Results multivariate_lgamma(Call& c) {
@@ -582,7 +576,7 @@ constexpr Decomposition kTable[] = {
     {"special_i1.default", float_formula<[](const Tensor& x) { return bessel_i1(x, false); }>},
     {"special_i1e.default", float_formula<[](const Tensor& x) { return bessel_i1(x, true); }>},
     {"mvlgamma.default", multivariate_lgamma}, {"special_multigammaln.default", multivariate_lgamma},
-    {"angle.default", angle}, {"isclose.default", is_close},
+    {"isclose.default", is_close},
     {"sinc.default", float_formula<sinc>}, {"special_sinc.default", float_formula<sinc>},
     {"special_entr.default", float_formula<entropy>},
     {"special_ndtr.default", float_formula<ndtr>}, {"special_log_ndtr.default", float_formula<log_ndtr>},
@@ -593,14 +587,9 @@ constexpr Decomposition kTable[] = {
 
     // Functions of one operand that keep its type.
     {"neg.default", plain_unary<nacre::neg>}, {"negative.default", plain_unary<nacre::neg>},
-    {"positive.default", identity}, {"real.default", identity}, {"conj.default", identity},
-    {"_conj.default", identity}, {"conj_physical.default", identity}, {"resolve_conj.default", identity},
-    {"resolve_neg.default", identity},
-    {"abs.default", [](Call& c) -> Results { return c.self().dtype() == NACRE_bool_ ? c.self() : abs(c.self()); }},
-    {"absolute.default", [](Call& c) -> Results { return c.self().dtype() == NACRE_bool_ ? c.self() : abs(c.self()); }},
+    {"positive.default", identity}, {"abs.default", magnitude}, {"absolute.default", magnitude},
     {"fabs.default", plain_unary<nacre::abs>},
     {"sign.default", [](Call& c) -> Results { return c.self().dtype() == NACRE_bool_ ? c.self() : sign(c.self()); }},
-    {"sgn.default", [](Call& c) -> Results { return c.self().dtype() == NACRE_bool_ ? c.self() : sign(c.self()); }},
     {"ceil.default", rounding<nacre::ceil>}, {"floor.default", rounding<nacre::floor>},
     {"trunc.default", rounding<nacre::trunc>}, {"fix.default", rounding<nacre::trunc>},
     {"round.default", rounding<nacre::round>}, {"round.decimals", round_decimals}, {"special_round.default", round_decimals},
@@ -623,7 +612,6 @@ constexpr Decomposition kTable[] = {
     {"isfinite.default", [](Call& c) -> Results { return is_finite(c, false); }},
     {"isposinf.default", [](Call& c) -> Results { return is_signed_infinity(c, kInfinity); }},
     {"isneginf.default", [](Call& c) -> Results { return is_signed_infinity(c, -kInfinity); }},
-    {"isreal.default", [](Call& c) -> Results { return c.full(c.self().shape(), Number(true), NACRE_bool_); }},
     {"signbit.default", [](Call& c) -> Results {
        Tensor x = c.self();
        if (x.dtype() == NACRE_bool_) return c.full(x.shape(), Number(false), NACRE_bool_);
@@ -715,11 +703,6 @@ constexpr Decomposition kTable[] = {
      }>},
     {"leaky_relu.default", [](Call& c) {
        return activation(c, [&](const Tensor& x) { return where(gt(x, 0), x, x * c.real("negative_slope", 0.01)); });
-     }},
-    {"rrelu.default", [](Call& c) -> Results {
-       if (c.flag("training", false)) c.unsupported("random numbers (training)");
-       double slope = (c.real("lower", 0.125) + c.real("upper", 1.0 / 3)) / 2;
-       return activation(c, [&](const Tensor& x) { return where(gt(x, 0), x, x * slope); });
      }},
     {"softplus.default", [](Call& c) {
        return activation(c, [&](const Tensor& x) { return softplus(x, c.real("beta", 1), c.real("threshold", 20)); });

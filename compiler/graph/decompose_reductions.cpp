@@ -33,7 +33,7 @@ Results nan_sum(Call& c) {
 Results mean(Call& c) {
   Tensor x = c.self();
   nacre_dtype dtype = c.output_dtype();
-  if (!is_floating(dtype)) fail(ErrorKind::user, "mean of integers needs a floating dtype");
+  if (is_integer_or_bool(dtype)) fail(ErrorKind::user, "mean of integers needs a floating dtype");
   nacre_dtype wide = compute_type(dtype);
   return cast(mean(cast(x, wide), reduced_dims(c, x), keepdim(c)), dtype);
 }

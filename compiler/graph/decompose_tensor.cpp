@@ -32,11 +32,15 @@ int category(nacre_dtype dtype) {
   }
 }
 
+}  // namespace
+
 nacre_dtype complex_of(nacre_dtype floating) {
   return floating == NACRE_f64 ? NACRE_c128 : NACRE_c64;
 }
 
-}  // namespace
+nacre_dtype real_of(nacre_dtype complex) {
+  return complex == NACRE_c128 ? NACRE_f64 : complex == NACRE_c64 ? NACRE_f32 : complex;
+}
 
 nacre_dtype promote(nacre_dtype a, nacre_dtype b) {
   if (a == b) return a;
@@ -109,6 +113,7 @@ double padding_above(nacre_dtype dtype) {
 
 nacre_dtype Number::dtype() const {
   if (std::holds_alternative<Expr>(value)) return NACRE_i64;
+  if (std::holds_alternative<std::complex<double>>(value)) return NACRE_c64;
   return std::holds_alternative<double>(value) ? NACRE_f32 : NACRE_bool_;
 }
 
@@ -118,7 +123,8 @@ std::optional<double> Number::constant() const {
     return std::nullopt;
   }
   if (auto* d = std::get_if<double>(&value)) return *d;
-  return std::get<bool>(value) ? 1.0 : 0.0;
+  if (auto* b = std::get_if<bool>(&value)) return *b ? 1.0 : 0.0;
+  return std::nullopt;
 }
 
 Expr Number::integer() const {
@@ -127,7 +133,8 @@ Expr Number::integer() const {
     if (!(std::abs(*d) < 9.3e18)) fail(ErrorKind::user, "{} does not fit in an integer", *d);
     return Expr(static_cast<int64_t>(*d));
   }
-  return Expr(std::get<bool>(value) ? 1 : 0);
+  if (auto* b = std::get_if<bool>(&value)) return Expr(*b ? 1 : 0);
+  fail(ErrorKind::user, "a complex number is no integer");
 }
 
 // ---- Sizes.
@@ -220,6 +227,12 @@ Tensor full(Builder& b, Shape shape, const Number& value, nacre_dtype dtype) {
     if (auto constant = value.constant()) return {b, b.full(std::move(shape), *constant, dtype)};
     return {b, b.full(std::move(shape), value.integer(), dtype)};
   }
+  if (is_complex(dtype)) {
+    const nacre_dtype part = real_of(dtype);
+    auto* c = std::get_if<std::complex<double>>(&value.value);
+    return complex(full(b, shape, c ? Number(c->real()) : value, part),
+                   full(b, shape, c ? c->imag() : 0.0, part));
+  }
   if (!is_integer(dtype))
     fail(ErrorKind::unsupported, "a constant of type {}", nacre_dtype_name(dtype));
   Expr integer = value.integer();
@@ -255,6 +268,11 @@ Tensor iota_along(Builder& b, const Shape& shape, int64_t dim) {
 
 Tensor cast(const Tensor& x, nacre_dtype dtype) {
   if (x.dtype() == dtype) return x;
+  if (is_complex(x.dtype()) && dtype == NACRE_bool_)
+    return bitwise_or(cast(real(x), dtype), cast(imag(x), dtype));
+  if (is_complex(x.dtype()) && !is_complex(dtype)) return cast(real(x), dtype);
+  if (is_complex(dtype))
+    return complex(cast(real(x), real_of(dtype)), cast(imag(x), real_of(dtype)));
   return {x.builder(), x.builder().cast(x.id(), dtype)};
 }
 Tensor to_float(const Tensor& x) { return cast(x, float_for(x.dtype())); }
@@ -265,6 +283,36 @@ Tensor as_tensor(Builder& b, const Operand& x, nacre_dtype dtype) {
   if (auto* t = x.tensor()) return cast(*t, dtype);
   return full(b, {}, *x.number(), dtype);
 }
+
+// ---- Complex numbers.
+
+namespace {
+
+Tensor made(const Tensor& x, const char* primitive) {
+  return {x.builder(), x.builder().make_one(primitive, {{"x", ValueRef{x.id()}}})};
+}
+
+}  // namespace
+
+Tensor real(const Tensor& x) { return is_complex(x.dtype()) ? made(x, "prim.real") : x; }
+Tensor imag(const Tensor& x) { return is_complex(x.dtype()) ? made(x, "prim.imag") : full_like(x, 0); }
+Tensor complex(const Tensor& re, const Tensor& im) {
+  Builder& b = re.builder();
+  return {b, b.make_one("prim.complex", {{"re", ValueRef{re.id()}}, {"im", ValueRef{im.id()}}})};
+}
+Tensor conj(const Tensor& x) { return is_complex(x.dtype()) ? complex(real(x), -imag(x)) : x; }
+Tensor view_as_real(const Tensor& x) { return made(x, "prim.view_as_real"); }
+
+Tensor hypot(const Operand& a, const Operand& b) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Tensor x = abs(*a.tensor()), y = abs(*b.tensor());
+  Tensor high = maximum(x, y), low = minimum(x, y);
+  Tensor ratio = low / high;
+  Tensor plain = high * sqrt(ratio * ratio + 1);
+  Tensor infinite = eq(x, kInfinity) | eq(y, kInfinity);
+  return where(infinite, full_like(plain, kInfinity), where(eq(high, 0), high, plain));
+}
+Tensor view_as_complex(const Tensor& x) { return made(x, "prim.view_as_complex"); }
 
 // ---- Pointwise.
 

@@ -24,6 +24,8 @@ using Dims = std::vector<int64_t>;
 
 // ---- Scalar types.
 
+nacre_dtype complex_of(nacre_dtype floating);  // complex64, or complex128 of float64
+nacre_dtype real_of(nacre_dtype complex);      // of its parts; another type is its own
 nacre_dtype promote(nacre_dtype a, nacre_dtype b);  // torch.promote_types
 nacre_dtype float_for(nacre_dtype dtype);           // float32 for integers and bool
 double largest(nacre_dtype dtype);        // torch.finfo(dtype).max
@@ -33,17 +35,18 @@ double padding_above(nacre_dtype dtype);  // +inf, or the greatest integer that 
 
 // ---- Numbers.
 
-// A Python number: an integer (perhaps over symbols), a float or a bool.
+// A Python number: an integer (perhaps over symbols), a float, a bool or a complex number.
 struct Number {
-  std::variant<Expr, double, bool> value;
+  std::variant<Expr, double, bool, std::complex<double>> value;
 
   Number(Expr v) : value(std::move(v)) {}  // NOLINT(google-explicit-constructor)
   Number(int v) : value(Expr(v)) {}        // NOLINT(google-explicit-constructor)
   Number(int64_t v) : value(Expr(v)) {}    // NOLINT(google-explicit-constructor)
   Number(double v) : value(v) {}           // NOLINT(google-explicit-constructor)
   Number(bool v) : value(v) {}             // NOLINT(google-explicit-constructor)
+  Number(std::complex<double> v) : value(v) {}  // NOLINT(google-explicit-constructor)
 
-  nacre_dtype dtype() const;               // bool, int64 or float32: what it counts as in promotion
+  nacre_dtype dtype() const;  // bool, int64, float32 or complex64: what it counts as in promotion
   std::optional<double> constant() const;  // absent for an expression over symbols
   bool is(double number) const { return constant() == number; }
   Expr integer() const;  // truncated
@@ -128,6 +131,15 @@ Tensor to_float(const Tensor& x);  // integers and bool to float32
 Tensor to_bool(const Tensor& x);
 Tensor to_compute(const Tensor& x);  // to_float, then the 16-bit floats to float32
 Tensor as_tensor(Builder& b, const Operand& x, nacre_dtype dtype);  // a number becomes a 0-d tensor
+
+// ---- Complex numbers. The parts of a real tensor are itself and 0.
+Tensor real(const Tensor& x);
+Tensor imag(const Tensor& x);
+Tensor complex(const Tensor& re, const Tensor& im);  // of one floating type
+Tensor conj(const Tensor& x);
+Tensor view_as_real(const Tensor& x);
+Tensor view_as_complex(const Tensor& x);
+Tensor hypot(const Operand& a, const Operand& b);  // of floating tensors, without overflow
 
 // ---- Pointwise primitives: operands are promoted and broadcast against each other. `where`: the
 // last two.

@@ -584,15 +584,8 @@ Results unfold(Call& c) {
   return window(x, c.dim("dimension", x.rank()), c.size("size"), c.size("step"));
 }
 
-Results view_dtype(Call& c) {
-  if (c.output_dtype() == c.self().dtype()) return c.self();
-  c.unsupported(std::string("reading the bits of ") + nacre_dtype_name(c.self().dtype()) + " as " +
-                nacre_dtype_name(c.output_dtype()));
-}
-
 constexpr Decomposition kTable[] = {
     {"view.default", reshape_as_recorded},
-    {"view.dtype", view_dtype},
     {"view_as.default", reshape_as_recorded},
     {"reshape.default", reshape_as_recorded},
     {"reshape_as.default", reshape_as_recorded},

@@ -5,6 +5,7 @@
 // A Graph is a plain value: copy it, edit it, print it (text.h). Values are SSA and are named by their index.
 #pragma once
 
+#include <complex>
 #include <map>
 #include <optional>
 #include <string>
@@ -64,7 +65,8 @@ struct SubgraphRef {
 
 // An argument of a node. std::monostate is None.
 using Argument = std::variant<std::monostate, ValueRef, std::vector<ValueRef>, Expr, std::vector<Expr>, double,
-                              std::vector<double>, bool, std::vector<bool>, std::string, nacre_dtype, Keyword, SubgraphRef>;
+                              std::vector<double>, bool, std::vector<bool>, std::string, nacre_dtype, Keyword, SubgraphRef,
+                              std::complex<double>>;
 
 struct Node {
   std::string op;  // `aten.add.Tensor`, `prim.add`
@@ -123,6 +125,10 @@ void for_each_value(const Argument& argument, Visit visit) {
       if (v.id != kNoValue) visit(v.id);
   }
 }
+
+// The buffer that random numbers come from: [seed, how often the entry has run since it was set], int64.
+inline constexpr const char* kRandomState = "random_state";
+inline constexpr int64_t kDefaultSeed = 67280421310721;  // PyTorch's
 
 // A graph with the data that it needs: what an exported program holds.
 struct Program {

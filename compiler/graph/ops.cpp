@@ -17,6 +17,8 @@ const std::vector<Primitive>& primitives() {
 #define NACRE_INDEXING(name) {#name, PrimClass::indexing, 0, PrimResult::same, 0, ""},
 #define NACRE_CONTRACTION(name) {#name, PrimClass::contraction, 0, PrimResult::same, 0, ""},
 #define NACRE_CONTROL(name) {#name, PrimClass::control, 0, PrimResult::same, 0, ""},
+#define NACRE_WHOLE(name) {#name, PrimClass::whole, 0, PrimResult::same, 0, ""},
+#define NACRE_COMPLEX(name) {#name, PrimClass::complex, 0, PrimResult::same, 0, ""},
 #include "compiler/graph/ops.def"
       {"cast", PrimClass::cast, 1, PrimResult::same, 0, ""},
   };
@@ -71,6 +73,10 @@ const std::vector<std::string>& operand_names(std::string_view op) {
       {"while_loop", {}},
       {"for_loop", {}},
       {"check", {}},
+      {"fft", {"re"}},
+      {"permutation", {"pivots"}},
+      {"triangular_solve", {"a", "b"}},
+      {"complex", {"re", "im"}},
   };
   const Primitive* p = op.starts_with("prim.") ? find_primitive(op) : nullptr;
   if (!p) return self;

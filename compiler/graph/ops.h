@@ -9,7 +9,7 @@
 
 namespace nacre {
 
-enum class PrimClass { none, pointwise, cast, view, reduction, scan, sorting, creation, indexing, contraction, control };
+enum class PrimClass { none, pointwise, cast, view, reduction, scan, sorting, creation, indexing, contraction, whole, complex, control };
 enum class PrimResult { same, boolean, index };
 
 struct Primitive {

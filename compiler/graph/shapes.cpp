@@ -135,6 +135,24 @@ class Inference {
     return floordiv(n - dilation * (size - Expr(1)) - Expr(1), step) + Expr(1);
   }
 
+  std::vector<Value> view_as_real();
+  std::vector<Value> view_as_complex();
+  std::vector<Value> part();
+  std::vector<Value> complex();
+  std::vector<Value> bitcast();
+  std::vector<Value> fft();
+  std::vector<Value> lu();
+  std::vector<Value> permutation();
+  std::vector<Value> cholesky();
+  std::vector<Value> triangular_solve();
+  nacre_dtype part_type(const Value& x) const {
+    expect(x.dtype == NACRE_c64 || x.dtype == NACRE_c128, "{} has no parts", nacre_dtype_name(x.dtype));
+    return x.dtype == NACRE_c64 ? NACRE_f32 : NACRE_f64;
+  }
+  nacre_dtype complex_type(const Value& x) const {
+    expect(x.dtype == NACRE_f32 || x.dtype == NACRE_f64, "{} is no part of a complex number", nacre_dtype_name(x.dtype));
+    return x.dtype == NACRE_f32 ? NACRE_c64 : NACRE_c128;
+  }
   std::vector<Value> pointwise(const Primitive& prim);
   std::vector<Value> cast() { return one(dtype("dtype"), tensor("a").shape); }
   std::vector<Value> broadcast();
@@ -326,6 +344,118 @@ std::vector<Value> Inference::sort() {
   std::vector<Value> results = one(x.dtype, x.shape);
   results.push_back(one(NACRE_i64, x.shape)[0]);
   return results;
+}
+
+std::vector<Value> Inference::view_as_real() {
+  const Value& x = tensor("x");
+  Shape shape = x.shape;
+  shape.push_back(2);
+  return one(part_type(x), std::move(shape));
+}
+
+std::vector<Value> Inference::view_as_complex() {
+  const Value& x = tensor("x");
+  expect(!x.shape.empty() && equal(x.shape.back(), Expr(2)), "the last dim is not the two parts");
+  Shape shape = x.shape;
+  shape.pop_back();
+  return one(complex_type(x), std::move(shape));
+}
+
+std::vector<Value> Inference::part() {
+  const Value& x = tensor("x");
+  return one(part_type(x), x.shape);
+}
+
+std::vector<Value> Inference::complex() {
+  const Value &re = tensor("re"), &im = tensor("im");
+  expect_dtype(im, "im", re.dtype);
+  expect_shape(im, "im", re.shape);
+  return one(complex_type(re), re.shape);
+}
+
+std::vector<Value> Inference::bitcast() {
+  const Value& x = tensor("x");
+  const nacre_dtype to = dtype("dtype");
+  const auto from_size = static_cast<int64_t>(nacre_dtype_size_bytes(x.dtype));
+  const auto to_size = static_cast<int64_t>(nacre_dtype_size_bytes(to));
+  Shape shape = x.shape;
+  if (from_size != to_size) {
+    expect(!shape.empty(), "a scalar cannot change its size");
+    shape.back() = from_size > to_size ? shape.back() * Expr(from_size / to_size)
+                                       : floordiv(shape.back(), Expr(to_size / from_size));
+  }
+  return one(to, std::move(shape));
+}
+
+std::vector<Value> Inference::fft() {
+  const Value &re = tensor("re"), &cosine = tensor("cos"), &sine = tensor("sin");
+  const size_t d = dim("dim", re.shape.size());
+  const Expr length = size("length"), half = floordiv(length, 2) + 1;
+  check_flag("inverse");
+  expect(re.dtype == NACRE_f32 || re.dtype == NACRE_f64, "a transform of {}", nacre_dtype_name(re.dtype));
+  for (const Value* table : {&cosine, &sine}) {
+    expect_dtype(*table, "table", re.dtype);
+    expect_shape(*table, "table", {length});
+  }
+  const std::string form = args_.text("form", "");
+  expect(form == "c2c" || form == "r2c" || form == "c2r", "argument form is not one of c2c, r2c, c2r");
+  expect(has("im") == (form != "r2c"), "{} with or without im", form);
+  if (has("im")) {
+    expect_dtype(tensor("im"), "im", re.dtype);
+    expect_shape(tensor("im"), "im", re.shape);
+  }
+  expect(equal(re.shape[d], form == "c2r" ? half : length), "{} elements for a length of {}", re.shape[d].str(), length.str());
+  Shape shape = re.shape;
+  shape[d] = form == "r2c" ? half : length;
+  std::vector<Value> results = one(re.dtype, shape);
+  if (form != "c2r") results.push_back(one(re.dtype, shape)[0]);
+  return results;
+}
+
+std::vector<Value> Inference::lu() {
+  const Value& x = tensor("x");
+  const size_t rank = x.shape.size();
+  expect(rank >= 2 && (x.dtype == NACRE_f32 || x.dtype == NACRE_f64), "no matrices of float32 or float64");
+  std::vector<Value> results = one(x.dtype, x.shape);
+  Shape pivots = x.shape;
+  pivots.pop_back();
+  if (!equal(x.shape[rank - 2], x.shape[rank - 1])) pivots.back() = min(x.shape[rank - 2], x.shape[rank - 1]);
+  results.push_back(one(NACRE_i64, std::move(pivots))[0]);
+  return results;
+}
+
+std::vector<Value> Inference::permutation() {
+  const Value& pivots = tensor("pivots");
+  expect_index(pivots, "pivots");
+  expect(!pivots.shape.empty(), "one pivot");
+  Shape shape = pivots.shape;
+  shape.back() = size("size");
+  return one(NACRE_i64, std::move(shape));
+}
+
+std::vector<Value> Inference::cholesky() {
+  const Value& x = tensor("x");
+  const size_t rank = x.shape.size();
+  expect(rank >= 2 && (x.dtype == NACRE_f32 || x.dtype == NACRE_f64), "no matrices of float32 or float64");
+  expect(equal(x.shape[rank - 2], x.shape[rank - 1]), "the matrices are not square");
+  return one(x.dtype, x.shape);
+}
+
+std::vector<Value> Inference::triangular_solve() {
+  const Value &a = tensor("a"), &b = tensor("b");
+  const size_t rank = a.shape.size();
+  expect_dtype(b, "b", a.dtype);
+  expect(rank >= 2 && (a.dtype == NACRE_f32 || a.dtype == NACRE_f64), "no matrices of float32 or float64");
+  Shape shape = b.shape;
+  expect(shape.size() == rank, "ranks {} and {}", rank, shape.size());
+  expect_shape(a, "a", [&] {
+    Shape square = shape;
+    square[rank - 1] = shape[rank - 2];
+    return square;
+  }());
+  check_flag("upper");
+  check_flag("unit");
+  return one(b.dtype, b.shape);
 }
 
 std::vector<Value> Inference::full() {
@@ -618,6 +748,17 @@ std::vector<Value> Inference::run() {
       {"concat", &Inference::concat},
       {"window", &Inference::window},
       {"select_scatter_range", &Inference::select_scatter_range},
+      {"view_as_real", &Inference::view_as_real},
+      {"view_as_complex", &Inference::view_as_complex},
+      {"real", &Inference::part},
+      {"imag", &Inference::part},
+      {"complex", &Inference::complex},
+      {"bitcast", &Inference::bitcast},
+      {"fft", &Inference::fft},
+      {"lu", &Inference::lu},
+      {"permutation", &Inference::permutation},
+      {"cholesky", &Inference::cholesky},
+      {"triangular_solve", &Inference::triangular_solve},
       {"full", &Inference::full},
       {"iota", &Inference::iota},
       {"index", &Inference::index},

@@ -138,6 +138,9 @@ std::string Printer::argument(const Argument& a) const {
                         [](nacre_dtype d) -> std::string { return nacre_dtype_name(d); },
                         [&](const Keyword& k) { return keyword(k.text); },
                         [](const SubgraphRef& s) { return "@" + name_text(s.name); },
+                        [](const std::complex<double>& v) {
+                          return "complex(" + double_text(v.real()) + ", " + double_text(v.imag()) + ")";
+                        },
                     },
                     a);
 }
@@ -311,6 +314,14 @@ class Reader {
     if (s[0] == '[') return list(p, names);
     if (auto v = real(s)) return *v;
     if (auto dtype = dtype_named(s)) return *dtype;
+    if (s.starts_with("complex(")) {
+      size_t at = 7;
+      const std::vector<Part> parts = split_top(bracketed(p, at, '(', ')'), ',');
+      const auto re = parts.empty() ? std::nullopt : real(parts[0].text);
+      const auto im = parts.size() != 2 ? std::nullopt : real(parts[1].text);
+      if (!re || !im) refuse(p, "expected complex(REAL, IMAGINARY)");
+      return std::complex<double>(*re, *im);
+    }
     if (s.starts_with("keyword(")) {
       size_t at = 7;
       return Keyword{unquoted(trimmed(bracketed(p, at, '(', ')')))};

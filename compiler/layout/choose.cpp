@@ -87,6 +87,16 @@ class Orders {
     decide(id, order);
   }
 
+  // Rows lie in memory as they are.
+  void keep_rows() {
+    for (const Group& group : program_.groups) {
+      if (!group.rows) continue;
+      for (const std::vector<BufferId>* list : {&group.rows->inputs, &group.rows->outputs})
+        for (BufferId b : *list)
+          if (b >= 0) decide(b, {});
+    }
+  }
+
   void from_convolutions() {
     for (Group& group : program_.groups) {
       if (!group.contraction || !is_conv(*group.contraction)) continue;
@@ -395,6 +405,7 @@ void Tiles::recurrent(Contraction& c) {
 
 LaidOut choose_layout(LoopProgram program, const Target& target) {
   Orders orders(program);
+  orders.keep_rows();
   orders.from_convolutions();
   orders.spread();
   Packer packer(program, target);

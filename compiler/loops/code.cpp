@@ -261,8 +261,10 @@ std::set<BufferId> buffers_read(const Group& group) {
   if (group.contraction)
     for (const Operand& o : group.contraction->operands)
       if (o.buffer >= 0) result.insert(o.buffer);
-  if (group.sort) result.insert(group.sort->input);
   if (group.control && group.control->buffer >= 0) result.insert(group.control->buffer);
+  if (group.rows)
+    for (BufferId b : group.rows->inputs)
+      if (b >= 0) result.insert(b);
   return result;
 }
 
@@ -272,11 +274,19 @@ std::set<BufferId> buffers_written(const Group& group) {
     for (const Store& s : nest.stores) result.insert(s.buffer);
   if (group.contraction)
     for (BufferId b : group.contraction->results) result.insert(b);
-  if (group.sort) {
-    result.insert(group.sort->values);
-    result.insert(group.sort->indices);
-  }
+  if (group.rows)
+    for (BufferId b : group.rows->outputs)
+      if (b >= 0) result.insert(b);
   return result;
+}
+
+std::string row_work_name(RowKind kind) {
+  switch (kind) {
+    case RowKind::sort: return "sort";
+    case RowKind::fft: return "fft";
+    case RowKind::bitcast: return "bitcast";
+  }
+  return "?";
 }
 
 std::string unique_name(const std::string& base, const std::set<std::string>& taken) {

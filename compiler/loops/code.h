@@ -103,6 +103,9 @@ bool address_is_affine(const Buffer& buffer, const std::vector<Expr>& at, const 
 // For the others: each index is affine in one variable of its own, and all of them occur.
 bool dims_are_apart(const std::vector<Expr>& at, const std::vector<LoopVar>& loops);
 
+// As textual IR spells it.
+std::string row_work_name(RowKind kind);
+
 // A name not in `taken`: base, base_1, ...
 std::string unique_name(const std::string& base, const std::set<std::string>& taken);
 

@@ -46,6 +46,7 @@ struct Buffer {
   std::vector<int> order;   // logical dims from outermost to innermost in memory; empty: as they are (contiguous)
   int index = -1;
   std::string target;
+  bool complex = false;     // an input, weight, state or output of complex numbers: the last dim is their parts
 };
 using BufferId = int;
 
@@ -154,15 +155,27 @@ struct Control {
   Provenance where;
 };
 
+// The rows are those of the buffers' last logical dim.
+//   sort       x -> values, positions (i64)              stable, NaN the largest
+//   fft        re, im, cos, sin -> re, im                the discrete Fourier transform of length `length`; see prim.fft
+//   bitcast    x -> y                                    the same bytes
+enum class RowKind : uint8_t { sort, fft, bitcast };
+struct RowWork {
+  RowKind kind = RowKind::sort;
+  std::vector<BufferId> inputs, outputs;  // -1: absent
+  bool descending = false;  // sort
+  bool inverse = false;     // fft
+  Expr length;              // fft
+};
+
 struct Group {
   std::string name;                    // from its main operators: `conv_add_relu`
   std::vector<LoopVar> outer;          // shared by all nests, split over the threads; empty: the nest's own loops may be split
   std::vector<Nest> nests;             // run in order; of a contraction: exactly one, the epilogue, over the result's loops
   std::optional<Contraction> contraction;
   bool serial = false;                 // the order of iterations matters (scatter with duplicates): one thread
-  // Sorting is its own kind: each row along the last dim of `input`, into `values` and their positions `indices`.
-  struct Sort { BufferId input = -1, values = -1, indices = -1; bool descending = false; };
-  std::optional<Sort> sort;
+  // Work on rows of whole buffers, which is a kind of its own; the only work of its group.
+  std::optional<RowWork> rows;
   std::optional<Control> control;
 };
 

@@ -4,19 +4,27 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 
 #include "compiler/graph/text.h"
 #include "compiler/loops/code.h"
 #include "compiler/loops/interpret_contraction.h"
 #include "compiler/loops/interpret_half.h"
 #include "compiler/loops/interpret_nest.h"
+#include "compiler/loops/interpret_rows.h"
 #include "compiler/loops/regions.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
 namespace interpreting {
 namespace {
+
+// Complex numbers as the loops have them: their parts in a last dim.
+HostTensor as_parts(HostTensor t) {
+  if (!is_complex(t.dtype)) return t;
+  t.dtype = t.dtype == NACRE_c64 ? NACRE_f32 : NACRE_f64;
+  t.shape.push_back(2);
+  return t;
+}
 
 // Finds the symbols from the shapes of the inputs: each dim that has one unknown symbol, affinely, gives it.
 Symbols bind(const LoopProgram& program, const std::vector<HostTensor>& inputs) {
@@ -85,7 +93,7 @@ class Run {
       if (b.kind == BufferKind::weight || b.kind == BufferKind::state) {
         auto found = weights.find(b.target);
         if (found == weights.end()) fail(ErrorKind::user, "no weight '{}'", b.target);
-        take(a, found->second, b.kind == BufferKind::state);
+        take(a, as_parts(found->second), b.kind == BufferKind::state);
       }
     }
     for (size_t i = 0; i < inputs.size(); ++i)
@@ -112,12 +120,17 @@ class Run {
     }
   }
 
-  HostTensor tensor(BufferId b) {
+  HostTensor tensor(BufferId b) { return tensor(b, program_[b].complex); }
+  HostTensor tensor(BufferId b, bool complex) {
     allocate(b);
     const Array& a = arrays_[static_cast<size_t>(b)];
     std::byte* bytes = nullptr;
     HostTensor t = make_tensor(a.dtype, a.shape, &bytes);
     if (t.size_bytes) std::memcpy(bytes, a.data.get(), t.size_bytes);
+    if (complex) {
+      t.dtype = t.dtype == NACRE_f32 ? NACRE_c64 : NACRE_c128;
+      t.shape.pop_back();
+    }
     return t;
   }
   const Symbols& symbols() const { return symbols_; }
@@ -207,7 +220,7 @@ class Run {
   }
 
   void run_group(const Group& group) {
-    if (group.sort) return sort(*group.sort);
+    if (group.rows) return run_rows(*group.rows, symbols_, arrays_);
     ContractionResult result;
     Accumulated accumulated;
     if (group.contraction) {
@@ -232,52 +245,6 @@ class Run {
     }
   }
 
-  // Stable, NaN the largest.
-  void sort(const Group::Sort& s) {
-    const Array& in = arrays_[static_cast<size_t>(s.input)];
-    const int64_t n = in.shape.empty() ? 1 : in.shape.back(), rows = n ? in.elements() / n : 0;
-    // `key`: what an element counts as.
-    const auto by_key = [&](const auto* from, auto* to, const auto& key) {
-      auto* indices = reinterpret_cast<int64_t*>(arrays_[static_cast<size_t>(s.indices)].data.get());
-      std::vector<int64_t> order(static_cast<size_t>(n));
-      for (int64_t r = 0; r < rows; ++r) {
-        const auto* row = from + r * n;
-        std::iota(order.begin(), order.end(), 0);
-        const auto less = [&](int64_t a, int64_t b) {
-          const auto x = key(row[a]), y = key(row[b]);
-          if (s.descending) return x > y || (x != x && y == y);
-          return x < y || (y != y && x == x);
-        };
-        std::stable_sort(order.begin(), order.end(), less);
-        for (int64_t i = 0; i < n; ++i) {
-          to[r * n + i] = row[order[static_cast<size_t>(i)]];
-          indices[r * n + i] = order[static_cast<size_t>(i)];
-        }
-      }
-    };
-    std::byte *from = in.data.get(), *to = arrays_[static_cast<size_t>(s.values)].data.get();
-    const auto as = [&](auto tag) {
-      using T = decltype(tag);
-      by_key(reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to), [](T x) { return x; });
-    };
-    const auto as_half = [&](float (*key)(uint16_t)) {
-      by_key(reinterpret_cast<const uint16_t*>(from), reinterpret_cast<uint16_t*>(to), key);
-    };
-    switch (in.dtype) {
-      case NACRE_f32: return as(float{});
-      case NACRE_f64: return as(double{});
-      case NACRE_f16: return as_half(interpreting::from_f16);
-      case NACRE_bf16: return as_half(interpreting::from_bf16);
-      case NACRE_i64: return as(int64_t{});
-      case NACRE_i32: return as(int32_t{});
-      case NACRE_i16: return as(int16_t{});
-      case NACRE_i8: return as(int8_t{});
-      case NACRE_u8:
-      case NACRE_bool_: return as(uint8_t{});
-      default: fail(ErrorKind::unsupported, "the loop interpreter does not sort {}", nacre_dtype_name(in.dtype));
-    }
-  }
-
   const LoopProgram& program_;
   Symbols symbols_;
   bool free_early_ = true;  // where nothing runs again
@@ -290,7 +257,9 @@ class Run {
 
 std::vector<HostTensor> interpret(const LoopProgram& program, const std::map<std::string, HostTensor>& weights,
                                   const std::vector<HostTensor>& inputs, Mutated* mutated) {
-  interpreting::Run run(program, weights, inputs);
+  std::vector<HostTensor> parts;
+  for (const HostTensor& input : inputs) parts.push_back(interpreting::as_parts(input));
+  interpreting::Run run(program, weights, parts);
   run.run();
   std::vector<HostTensor> outputs;
   for (const LoopProgram::Output& o : program.outputs) {
@@ -305,7 +274,7 @@ std::vector<HostTensor> interpret(const LoopProgram& program, const std::map<std
     outputs.push_back(t);
   }
   if (mutated) {
-    for (const auto& m : program.input_mutations) mutated->inputs.push_back(run.tensor(m.from));
+    for (const auto& m : program.input_mutations) mutated->inputs.push_back(run.tensor(m.from, program[program.inputs[static_cast<size_t>(m.input)]].complex));
     for (size_t b = 0; b < program.buffers.size(); ++b)
       if (program.buffers[b].kind == BufferKind::state)
         mutated->states[program.buffers[b].target] = run.tensor(static_cast<BufferId>(b));

@@ -234,4 +234,22 @@ T shift_right(T a, T b) {
   return static_cast<T>(a >> b);
 }
 
+// Philox 4x32-10: words 0 and 1 of the block of counter a under key b.
+inline int64_t philox(int64_t a, int64_t b) {
+  uint32_t counter[4] = {static_cast<uint32_t>(a), static_cast<uint32_t>(static_cast<uint64_t>(a) >> 32), 0, 0};
+  uint32_t key[2] = {static_cast<uint32_t>(b), static_cast<uint32_t>(static_cast<uint64_t>(b) >> 32)};
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p = uint64_t{0xD2511F53} * counter[0], q = uint64_t{0xCD9E8D57} * counter[2];
+    const uint32_t next[4] = {static_cast<uint32_t>(q >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(q),
+                              static_cast<uint32_t>(p >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(p)};
+    for (int i = 0; i < 4; ++i) counter[i] = next[i];
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return static_cast<int64_t>(static_cast<uint64_t>(counter[1]) << 32 | counter[0]);
+}
+template <class T>
+  requires(!std::same_as<T, int64_t>)
+void philox(T, T) = delete;
+
 }  // namespace nacre::scalar_ops

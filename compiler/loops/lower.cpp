@@ -20,6 +20,19 @@ bool is_view(const std::string& op) {
   return primitive_class(op) == PrimClass::view && op != "prim.concat" && op != "prim.select_scatter_range";
 }
 
+// Complex numbers are stored as their two parts, in a last dim of their own.
+bool is_complex(const Value& v) { return nacre::is_complex(v.dtype); }
+
+nacre_dtype stored_dtype(const Value& v) {
+  return !is_complex(v) ? v.dtype : v.dtype == NACRE_c64 ? NACRE_f32 : NACRE_f64;
+}
+
+std::vector<Expr> stored_shape(const Value& v) {
+  std::vector<Expr> shape = v.shape;
+  if (is_complex(v)) shape.emplace_back(2);
+  return shape;
+}
+
 }  // namespace
 
 Lowering::Lowering(const Graph& graph, Made& made) : graph_(graph), made_(made), program_(made.program) {
@@ -162,7 +175,8 @@ void Lowering::lower_inputs() {
       const BufferKind kind = input.kind == InputKind::user ? BufferKind::input
                               : state                       ? BufferKind::state
                                                             : BufferKind::weight;
-      b = new_buffer(v.name, kind, v.dtype, v.shape);
+      b = new_buffer(v.name, kind, stored_dtype(v), stored_shape(v));
+      program_[b].complex = is_complex(v);
       if (kind == BufferKind::input)
         program_[b].index = static_cast<int>(program_.inputs.size());
       else
@@ -197,9 +211,6 @@ void Lowering::lower_node(const Node& node) {
   check(node.op.starts_with("prim."), "{} is not a primitive", node.op);
   const std::string prim = node.op.substr(5);
   const NodeArgs args(graph_, node);
-  for (ValueId v : node.outputs)
-    if (v != kNoValue && graph_[v].kind == ValueKind::tensor && kind_of(graph_[v].dtype) == 'c')
-      fail_at(ErrorKind::unsupported, where_text(node.where), "{} on complex numbers", node.where.op);
   const Primitive* p = find_primitive(prim);
   const PrimClass kind = p ? p->kind : PrimClass::none;
   if (kind == PrimClass::pointwise || kind == PrimClass::cast) return lower_pointwise(node, *p);
@@ -211,6 +222,12 @@ void Lowering::lower_node(const Node& node) {
   if (prim == "concat") return lower_concat(node, args);
   if (prim == "select_scatter_range") return lower_select_scatter(node, args);
   if (prim == "sort") return lower_sort(node, args);
+  if (prim == "fft") return lower_fft(node, args);
+  if (prim == "bitcast") return lower_bitcast(node, args);
+  if (prim == "lu") return lower_lu(node, args);
+  if (prim == "permutation") return lower_permutation(node, args);
+  if (prim == "cholesky") return lower_cholesky(node, args);
+  if (prim == "triangular_solve") return lower_triangular_solve(node, args);
   if (prim == "index") return lower_index(node, args);
   if (prim == "gather") return lower_gather(node, args);
   if (prim == "index_put") return lower_index_put(node, args);
@@ -224,6 +241,10 @@ void Lowering::lower_node(const Node& node) {
 
 void Lowering::lower_view(const Node& node, const NodeArgs& args) {
   const std::string prim = node.op.substr(5);
+  if (prim == "view_as_real" || prim == "view_as_complex") {  // as the loops have complex numbers, nothing happens
+    views_[static_cast<size_t>(node.outputs[0])] = view(args.value("x"));
+    return;
+  }
   const View& x = view(args.value("x"));
   const ValueId y = node.outputs[0];
   const Facts& facts = symbols();
@@ -477,12 +498,13 @@ void Lowering::lower_outputs() {
           out.buffer = from.buffer;
           program_[out.buffer].kind = BufferKind::output;
         } else {
-          out.buffer = new_buffer(graph_[v->id].name, BufferKind::output, from.dtype, graph_[v->id].shape);
+          out.buffer = new_buffer(graph_[v->id].name, BufferKind::output, from.dtype, stored_shape(graph_[v->id]));
           View shaped = from;
-          shaped.shape = graph_[v->id].shape;
+          shaped.shape = program_[out.buffer].shape;
           copy(shaped, out.buffer, "copy", {});
         }
         program_[out.buffer].index = static_cast<int>(program_.outputs.size());
+        program_[out.buffer].complex = is_complex(graph_[v->id]);
       }
     } else if (std::holds_alternative<Expr>(output.value)) {
       give(output.value, NACRE_i64);

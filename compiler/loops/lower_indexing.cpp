@@ -162,29 +162,4 @@ void Lowering::lower_scatter(const Node& node, const NodeArgs& args) {
   group.nests.push_back(std::move(nest));
 }
 
-void Lowering::lower_sort(const Node& node, const NodeArgs& args) {
-  const ValueId x = args.value("x");
-  check(node.outputs.size() == 2, "sort has {} results", node.outputs.size());
-  const int rank = static_cast<int>(graph_[x].shape.size()), dim = args.integer("dim");
-  std::vector<int> dims;  // to bring `dim` last; it swaps with the last, so that the same dims bring it back
-  for (int i = 0; i < rank; ++i) dims.push_back(i);
-  if (dim != rank - 1) std::swap(dims[static_cast<size_t>(dim)], dims.back());
-  View from = dim == rank - 1 ? view(x) : permute_view(view(x), dims, symbols());
-  Group::Sort sort;
-  sort.input = is_whole(program_, from) ? from.buffer : materialised(from, graph_[x].name, node.where);
-  sort.descending = args.flag("descending", false);
-  const std::vector<Expr> shape = program_[sort.input].shape;
-  auto result = [&](ValueId y) {
-    const BufferId b = new_buffer(graph_[y].name, BufferKind::temporary, graph_[y].dtype, shape);
-    View v = whole(program_, b);
-    views_[static_cast<size_t>(y)] = dim == rank - 1 ? v : permute_view(v, dims, symbols());
-    return b;
-  };
-  // A result that nothing uses has a buffer all the same: the kernel writes both.
-  auto unused = [&](nacre_dtype dtype) { return new_buffer("unused", BufferKind::temporary, dtype, shape); };
-  sort.values = node.outputs[0] == kNoValue ? unused(graph_[x].dtype) : result(node.outputs[0]);
-  sort.indices = node.outputs[1] == kNoValue ? unused(NACRE_i64) : result(node.outputs[1]);
-  new_group("sort").sort = sort;
-}
-
 }  // namespace nacre

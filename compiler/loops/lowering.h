@@ -54,7 +54,6 @@ class Lowering {
   void lower_gather(const Node& node, const NodeArgs& args);
   void lower_index_put(const Node& node, const NodeArgs& args);
   void lower_scatter(const Node& node, const NodeArgs& args);
-  void lower_sort(const Node& node, const NodeArgs& args);
   // Index of x for element `index` of prim.index' result; the indices that are data are added to `code`.
   std::vector<Expr> indexed_at(CodeBuilder& code, const std::vector<Expr>& x_shape, const std::vector<ValueId>& indices,
                                const std::vector<Expr>& index, Simplifier& simplify, bool wrap, const Provenance& where);
@@ -74,6 +73,24 @@ class Lowering {
   void bind(const std::string& symbol, const Expr& value, const Provenance& where);
   BufferId number_buffer(const std::string& name, const Expr& value, nacre_dtype dtype, const Provenance& where);
   void store_number(BufferId buffer, const Expr& value, const Provenance& where);
+
+  // ---- lower_rows.cpp
+  void lower_sort(const Node& node, const NodeArgs& args);
+  void lower_fft(const Node& node, const NodeArgs& args);
+  void lower_bitcast(const Node& node, const NodeArgs& args);
+  // `dim` brought last, as a whole buffer.
+  BufferId rows_of(ValueId x, int dim, const Provenance& where);
+  // A buffer for y with `dim` last; y shows it with that dim back in place. One that nothing shows where y is absent.
+  BufferId rows_for(ValueId y, nacre_dtype dtype, const std::vector<Expr>& shape, int dim);
+
+  // ---- lower_linalg.cpp
+  void lower_lu(const Node& node, const NodeArgs& args);
+  void lower_permutation(const Node& node, const NodeArgs& args);
+  void lower_cholesky(const Node& node, const NodeArgs& args);
+  void lower_triangular_solve(const Node& node, const NodeArgs& args);
+  // A buffer for result `output` that starts as x.
+  BufferId copied(const Node& node, ValueId x, size_t output);
+  void add_steps(const std::string& name, Group steps);
 
   // ---- lower_contraction.cpp
   void lower_matmul(const Node& node, const NodeArgs& args);

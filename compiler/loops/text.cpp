@@ -135,15 +135,26 @@ class Printer {
     out += where_comment(c.where) + "\n";
   }
 
+  void row_work(const RowWork& w, std::string& out) const {
+    const auto names = [&](const std::vector<BufferId>& list) {
+      for (BufferId b : list) out += b < 0 ? " none" : " %" + program_[b].name;
+    };
+    out += "    " + row_work_name(w.kind);
+    names(w.inputs);
+    out += " to";
+    names(w.outputs);
+    if (w.descending) out += " descending";
+    if (w.inverse) out += " inverse";
+    if (w.kind == RowKind::fft) out += " length " + w.length.str();
+    out += "\n";
+  }
+
   void group(const Group& g, std::string& out) const {
     if (g.control) return control(*g.control, out);
     out += "  group " + g.name + (g.serial ? " serial" : "") + "\n";
     if (!g.outer.empty()) out += "    outer " + loops_text(g.outer) + "\n";
     if (g.contraction) contraction(*g.contraction, out);
-    if (g.sort)
-      out += fmt::format("    sort %{} to %{} %{}{}\n", program_[g.sort->input].name,
-                         program_[g.sort->values].name, program_[g.sort->indices].name,
-                         g.sort->descending ? " descending" : "");
+    if (g.rows) row_work(*g.rows, out);
     for (const Nest& n : g.nests) nest(n, out);
   }
 
@@ -156,6 +167,7 @@ class Printer {
                          name_in(kBufferKinds, b.kind));
       if (b.index >= 0) out += fmt::format(" {}", b.index);
       if (!b.target.empty()) out += " " + quoted(b.target);
+      if (b.complex) out += " complex";
       if (!b.order.empty()) out += fmt::format(" order [{}]", fmt::join(b.order, ", "));
       out += "\n";
     }
@@ -438,16 +450,8 @@ class Parser {
       program_.input_mutations.push_back(m);
       return end_line();
     }
-    if (take("sort")) {
-      Group::Sort s;
-      s.input = buffer();
-      expect("to");
-      s.values = buffer();
-      s.indices = buffer();
-      s.descending = take("descending");
-      group().sort = s;
-      return end_line();
-    }
+    for (RowKind kind : {RowKind::sort, RowKind::fft, RowKind::bitcast})
+      if (take(row_work_name(kind))) return row_work(kind);
     for (const auto& [kind, name] : kContractions)
       if (take(name)) return start_contraction(kind);
     for (const auto& [kind, name] : kControls)
@@ -476,6 +480,23 @@ class Parser {
     program_.groups.push_back(std::move(g));
   }
 
+  void row_work(RowKind kind) {
+    RowWork w;
+    w.kind = kind;
+    const auto buffers = [&](std::vector<BufferId>& list) {
+      while (at_ < line_.size() && (line_[at_] == '%' || line_.compare(at_, 4, "none") == 0))
+        list.push_back(take("none") ? -1 : buffer());
+    };
+    buffers(w.inputs);
+    expect("to");
+    buffers(w.outputs);
+    w.descending = take("descending");
+    w.inverse = take("inverse");
+    if (take("length")) w.length = rest();
+    group().rows = std::move(w);
+    end_line();
+  }
+
   void symbol() {
     if (!program_.symbols.insert(text_parts::symbol(here())).second) refuse("a symbol is declared twice");
     at_ = line_.size();
@@ -495,6 +516,7 @@ class Parser {
     if (!known) refuse(fmt::format("no kind of buffer '{}'", kind));
     if (at_ < line_.size() && std::isdigit(static_cast<unsigned char>(line_[at_]))) b.index = static_cast<int>(integer());
     if (at_ < line_.size() && line_[at_] == '"') b.target = quoted_text();
+    b.complex = take("complex");
     if (take("order")) {
       for (const Expr& e : exprs()) {
         if (!e.constant()) refuse("the order of dims is numbers");

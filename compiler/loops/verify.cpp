@@ -113,7 +113,7 @@ class Verifier {
 
   void check_control(const Group& g) const {
     const Control& c = *g.control;
-    require(g.nests.empty() && !g.contraction && !g.sort && g.outer.empty(), "control with work");
+    require(g.nests.empty() && !g.contraction && !g.rows && g.outer.empty(), "control with work");
     const bool flag = c.kind == ControlKind::if_ || c.kind == ControlKind::while_, number = c.kind == ControlKind::bind;
     require((c.buffer >= 0) == (flag || number), "control of buffer {}", c.buffer);
     if (c.buffer >= 0) {
@@ -136,20 +136,41 @@ class Verifier {
       check_contraction(g);
       here.insert(g.contraction->results.begin(), g.contraction->results.end());
     }
-    if (g.sort) {
-      for (BufferId b : {g.sort->input, g.sort->values, g.sort->indices}) require(valid(b), "sort of buffer {}", b);
-      readable(g.sort->input, {});
-      require(program_[g.sort->input].shape == program_[g.sort->values].shape &&
-                  program_[g.sort->input].shape == program_[g.sort->indices].shape,
-              "the results of sort have another shape");
-      require(g.nests.empty() && !g.contraction, "sort is the only work of its group");
-    }
+    if (g.rows) check_row_work(g);
     for (const Nest& nest : g.nests) check_nest(g, nest, outer, here);
     for (const Buffer& b : program_.buffers) {
       if (b.kind != BufferKind::local) continue;
       const BufferId id = static_cast<BufferId>(&b - program_.buffers.data());
       if (!buffers_written(g).contains(id) && !buffers_read(g).contains(id)) continue;
       require(locals_.insert(id).second, "local %{} is used by two groups", b.name);
+    }
+  }
+
+  void check_row_work(const Group& g) const {
+    const RowWork& w = *g.rows;
+    require(g.nests.empty() && !g.contraction, "{} is the only work of its group", row_work_name(w.kind));
+    const size_t inputs = w.kind == RowKind::fft ? 4 : 1, outputs = w.kind == RowKind::bitcast ? 1 : 2;
+    require(w.inputs.size() == inputs && w.outputs.size() == outputs, "{} of {} buffers to {}", row_work_name(w.kind),
+            w.inputs.size(), w.outputs.size());
+    for (size_t i = 0; i < inputs; ++i) {
+      const bool optional = w.kind == RowKind::fft && i == 1;
+      require(valid(w.inputs[i]) || (optional && w.inputs[i] == -1), "input {} is buffer {}", i, w.inputs[i]);
+      if (w.inputs[i] >= 0) readable(w.inputs[i], {});
+    }
+    for (size_t i = 0; i < outputs; ++i) {
+      const bool optional = w.kind == RowKind::fft && i == 1;
+      require(valid(w.outputs[i]) || (optional && w.outputs[i] == -1), "output {} is buffer {}", i, w.outputs[i]);
+      if (w.outputs[i] < 0) continue;
+      writable(w.outputs[i]);
+      if (w.kind == RowKind::sort)
+        require(program_[w.inputs[0]].shape == program_[w.outputs[i]].shape, "the results of sort have another shape");
+    }
+    if (w.kind == RowKind::fft) {
+      known(w.length, program_.symbols, {});
+      for (const std::vector<BufferId>* list : {&w.inputs, &w.outputs})
+        for (BufferId b : *list)
+          require(b < 0 || (program_[b].dtype == program_[w.inputs[0]].dtype && !program_[b].shape.empty()),
+                  "fft over buffers of unlike types, or without rows");
     }
   }
 

@@ -42,10 +42,9 @@ std::vector<Placement> lifetimes(const LoopProgram& program) {
       for (BufferId id : group.contraction->results) touch(id);
     }
     if (group.control) touch(group.control->buffer);
-    if (group.sort) {
-      touch(group.sort->input);
-      touch(group.sort->values);
-      touch(group.sort->indices);
+    if (group.rows) {
+      for (BufferId id : group.rows->inputs) touch(id);
+      for (BufferId id : group.rows->outputs) touch(id);
     }
   }
   // What a loop shares with what is outside of it must last as long as the loop. Inner loops come after the outer ones.

@@ -8,6 +8,7 @@
 //   gcd of integers     never negative
 //   shift_left, shift_right   a shift of the width or more gives 0 (right, negative: -1), as torch.bitwise_left_shift
 //   to_integer<T>(x)    truncation; what T cannot hold gives what a conversion by way of int64 leaves of it
+//   philox(counter, key)       64 random bits
 //   from_bfloat16, to_bfloat16 (to nearest even)
 //   greater_first(a, b), less_first(a, b)   does a come before b in argmax, argmin: NaN comes first, equals do not replace
 #ifndef NACRE_KERNEL_ARITHMETIC_H
@@ -123,6 +124,22 @@ template <class T>
 NACRE_INLINE T to_integer(double x) {
   const bool fits = x > -9223372036854775809.0 && x < 9223372036854775808.0;
   return static_cast<T>(fits ? static_cast<i64>(x) : (-9223372036854775807LL - 1));
+}
+
+// Philox 4x32-10 (Salmon et al., 2011): words 0 and 1 of the block of counter a under key b.
+NACRE_INLINE i64 philox(i64 a, i64 b) {
+  uint32_t c0 = static_cast<uint32_t>(a), c1 = static_cast<uint32_t>(static_cast<uint64_t>(a) >> 32), c2 = 0, c3 = 0;
+  uint32_t k0 = static_cast<uint32_t>(b), k1 = static_cast<uint32_t>(static_cast<uint64_t>(b) >> 32);
+  NACRE_UNROLL for (int round = 0; round < 10; ++round) {
+    const uint64_t p = uint64_t{0xD2511F53} * c0, q = uint64_t{0xCD9E8D57} * c2;
+    c0 = static_cast<uint32_t>(q >> 32) ^ c1 ^ k0;
+    c1 = static_cast<uint32_t>(q);
+    c2 = static_cast<uint32_t>(p >> 32) ^ c3 ^ k1;
+    c3 = static_cast<uint32_t>(p);
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  return static_cast<i64>(static_cast<uint64_t>(c1) << 32 | c0);
 }
 
 NACRE_INLINE float from_bfloat16(uint16_t x) { return __builtin_bit_cast(float, static_cast<uint32_t>(x) << 16); }

@@ -13,4 +13,5 @@
 #include "nacre/winograd.h"
 #include "nacre/recurrent.h"
 #include "nacre/sort.h"
+#include "nacre/fft.h"
 #endif

@@ -113,6 +113,14 @@ NACRE_INLINE T nonzero(T divisor, int32_t& status, int32_t error) {
   return divisor;
 }
 
+// The thread's part of a copy of bytes.
+NACRE_INLINE void copy_bytes(void* to, const void* from, i64 size, int thread, int threads) {
+  const Range part = split(ceil_div(size, 64), thread, threads);
+  char* __restrict t = static_cast<char*>(to);
+  const char* __restrict f = static_cast<const char*>(from);
+  for (i64 i = part.begin * 64; i < imin(size, part.end * 64); ++i) t[i] = f[i];
+}
+
 // Floor division and modulo with the divisor's sign, for index expressions that may be negative.
 NACRE_INLINE constexpr i64 floordiv(i64 a, i64 b) {
   const i64 q = a / b;

@@ -405,6 +405,32 @@ def test_numbers_that_export_took_as_given(bench):
     numbers.call(x, rows=4, says=("rows", "do not fit together"))
 
 
+def test_seeds_of_random_numbers(bench):
+    script = """
+import sys, torch
+
+class Noise(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x)
+
+torch.export.save(torch.export.export(Noise(), (torch.zeros(64),)), sys.argv[1])
+"""
+    folder, state = bench.folder(), bench.folder()
+    program, artifact = folder / "noise.pt2", folder / "noise.nacre"
+    subprocess.run([sys.executable, "-c", script, program], check=True)
+    assert "random numbers" in bench.works("compile", program, "-o", artifact).out
+    numpy.save(folder / "input_0.npy", numpy.zeros(64, "float32"))
+
+    def noise(*options):
+        bench.works("run", artifact, "--inputs", folder, "--output-dir", folder, *options)
+        return numpy.load(folder / "output_0.npy").tolist()
+
+    assert noise() == noise() != noise("--seed", 1)
+    assert noise("--seed", 1) == noise("--seed", 1) != noise("--seed", 2)
+    first, second = noise("--state", state), noise("--state", state)
+    assert first == noise() != second
+
+
 def test_too_few_and_too_many_inputs(bench):
     run_with(bench, "minilm_pretrained", numpy.zeros((2, 8), "int64"), says=("input",))
     x = numpy.zeros((1, 16), "float32")

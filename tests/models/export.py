@@ -42,6 +42,7 @@ sys.path.append(str(PRETRAINED))
 
 os.environ.setdefault("YOLO_CONFIG_DIR", str(Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "nacre"))
 
+import numerics  # noqa: E402
 import pretrained  # noqa: E402
 import zoo  # noqa: E402
 
@@ -81,6 +82,14 @@ def counter():
     def arguments(step):
         return (torch.arange(6.0).view(2, 3) - step, torch.linspace(-1, 1, 6).view(2, 3) * (step + 1))
     return Program(Counter(), {"set_0": [arguments(0)], "sequence": [arguments(step) for step in range(3)]})
+
+
+def numerics_case(name):
+    def make():
+        torch.manual_seed(zoo.SEED)
+        module, sets, dynamic = numerics.CASES[name]()
+        return Program(module, sets, dynamic)
+    return make
 
 
 def zoo_case(name):
@@ -220,6 +229,7 @@ def cases():
     length = {"length": Dim("length", min=2, max=256)}
     found = {
         "counter": counter,
+        **{name: numerics_case(name) for name in numerics.CASES},
         "mtcnn_pnet": mtcnn_pnet,
         "mtcnn_rnet": mtcnn_crops("RNet", 24),
         "mtcnn_onet": mtcnn_crops("ONet", 48),
@@ -252,9 +262,20 @@ def tensors(tree):
     return [v if isinstance(v, torch.Tensor) else torch.tensor(v) for v in pytree.tree_leaves(tree) if v is not None]
 
 
+def wide(tensor):
+    return tensor.to({torch.float32: torch.float64, torch.complex64: torch.complex128}.get(tensor.dtype, tensor.dtype), copy=True)
+
+
 def widened(tree):
-    return pytree.tree_map_only(
-        torch.Tensor, lambda v: v.double() if v.dtype == torch.float32 else v.clone(), tree)
+    return pytree.tree_map_only(torch.Tensor, wide, tree)
+
+
+def widened_module(module):
+    """In float64, if there is such a thing: scripts name dtypes in their code, and a number's bits are others. There nacre
+    verify makes do without, or takes the captured graph's."""
+    if isinstance(module, torch.jit.ScriptModule) or getattr(module, "reads_bits", False):
+        return None
+    return copy.deepcopy(module).double()._apply(wide)
 
 
 def save_tensor(path, value):
@@ -274,8 +295,7 @@ def write_set(folder, label, module, runs):
     the signature of a program names it only after functionalization."""
     entries = {}
     narrow = copy.deepcopy(module)
-    # Scripts name dtypes in their code; nacre verify makes their float64 results from the captured graph.
-    wide = None if isinstance(module, torch.jit.ScriptModule) else copy.deepcopy(module).double()
+    double = widened_module(module)
     for step, args in enumerate(runs):
         name = label if len(runs) == 1 else f"{label}_{step}"
         here = folder / name
@@ -286,8 +306,8 @@ def write_set(folder, label, module, runs):
         before = {name: buffer.clone() for name, buffer in narrow.named_buffers()}
         with torch.no_grad():
             entry["outputs"] = save_tensors(here, "output", tensors(narrow(*own)))
-            if wide:
-                save_tensors(here, "output64", tensors(wide(*own_wide)))
+            if double:
+                save_tensors(here, "output64", tensors(double(*own_wide)))
         for index, (old, new) in enumerate(zip(tensors(args), tensors(own))):
             if not torch.equal(old, new):
                 save_tensor(here / f"after_input_{index}.npy", new)
@@ -312,7 +332,7 @@ def write_refused(folder, index, module, args):
 
 def version(decomposed):
     digest = hashlib.sha256(torch.__version__.encode())
-    for path in (Path(__file__), PRETRAINED / "pretrained.py", HERE / "zoo.py"):
+    for path in (Path(__file__), PRETRAINED / "pretrained.py", HERE / "zoo.py", HERE / "numerics.py"):
         digest.update(path.read_bytes())
     digest.update(b"decomposed" if decomposed else b"captured")
     return digest.hexdigest()[:16]

@@ -221,6 +221,9 @@ NACRE_API size_t nacre_state_size_bytes(const nacre_model* model, uint32_t state
 // The bytes themselves, aligned to 64, to be read or written between calls; the session's. NULL for a
 // number out of range.
 NACRE_API void* nacre_session_state(nacre_session* session, uint32_t state);
+// Where a model's random numbers start: from a call on, the same seed gives the same numbers. Without it, and after a reset,
+// the seed is PyTorch's default. NACRE_NOT_FOUND: the model has none (which needs no seed).
+NACRE_API nacre_status nacre_session_seed(nacre_session* session, uint64_t seed);
 // Back to the initial values.
 NACRE_API void nacre_session_reset(nacre_session* session);
 // All states to a file, and back into a session of a model that has the same states (names, dtypes

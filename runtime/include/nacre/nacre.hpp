@@ -86,6 +86,8 @@ class Session {
   void save(const char* path) { check(nacre_session_save(session_, path)); }
   void load(const char* path) { check(nacre_session_load(session_, path)); }
 
+  // False: the model has no random numbers.
+  bool seed(uint64_t value) { return nacre_session_seed(session_, value) == NACRE_OK; }
   nacre_session* get() const { return session_; }
 
  private:

@@ -1,0 +1,230 @@
+// Random numbers. A counter-based generator (prim.philox) makes them: bits are a function of the session's seed, of how often
+// the entry has run since it was set, of the operator's place in the graph, and of the element. So threads and shapes do not
+// matter, and runs repeat. Seed and count are a state of the session, `random_state`.
+#include <cmath>
+#include <numbers>
+
+#include "compiler/graph/decompose_call.h"
+#include "compiler/support/error.h"
+
+namespace nacre {
+
+namespace {
+
+// ---- Bits.
+
+// 64 bits for each element of `shape`, as int64; another `draw` of the same operator has others.
+Tensor bits(Call& c, const Shape& shape, int draw = 0) {
+  Builder& b = c.builder();
+  Tensor state = c.random_state();
+  Tensor seed = select(state, 0, 0), count = select(state, 0, 1);
+  Tensor key = philox(full(b, {}, c.random_stream() * 64 + draw, NACRE_i64), philox(count, seed));
+  Expr n = product(shape);
+  Tensor position = iota(b, n);
+  return reshape(philox(position, key), shape);
+}
+
+// [0, 1), with as many digits as the type has.
+Tensor unit(Call& c, const Shape& shape, nacre_dtype dtype, int draw = 0) {
+  const int digits = dtype == NACRE_f64 ? 53 : dtype == NACRE_f32 ? 24 : dtype == NACRE_f16 ? 11 : 8;
+  const nacre_dtype wide = compute_type(dtype);
+  Tensor whole = shift_right(bits(c, shape, draw), 64 - digits) & full(c.builder(), shape, (int64_t{1} << digits) - 1, NACRE_i64);
+  return cast(cast(whole, wide) * std::ldexp(1.0, -digits), dtype);
+}
+
+// Box and Muller's.
+Tensor gaussian(Call& c, const Shape& shape, nacre_dtype dtype) {
+  const nacre_dtype wide = dtype == NACRE_f64 ? NACRE_f64 : NACRE_f32;
+  Tensor radius = sqrt(log(-unit(c, shape, wide, 0) + 1) * -2.0);
+  return cast(radius * cos(unit(c, shape, wide, 1) * (2 * std::numbers::pi)), dtype);
+}
+
+// Whole numbers in [low, high).
+Tensor whole_numbers(Call& c, const Shape& shape, const Expr& low, const Expr& high, nacre_dtype dtype) {
+  Tensor positive = shift_right(bits(c, shape), 1) & full(c.builder(), shape, INT64_MAX, NACRE_i64);
+  return cast(remainder(positive, Operand(max(high - low, 1))) + Operand(low), dtype);
+}
+
+// True with probability p (a tensor of x's shape, or a number).
+Tensor chance(Call& c, const Shape& shape, const Operand& p) {
+  const nacre_dtype dtype = p.tensor() && p.tensor()->dtype() == NACRE_f64 ? NACRE_f64 : NACRE_f32;
+  Tensor u = unit(c, shape, dtype);
+  if (auto* t = p.tensor()) return lt(u, expand(cast(*t, dtype), shape));
+  return lt(u, p);
+}
+
+// ---- Operators.
+
+Results uniform(Call& c) {  // rand and its kin, and uniform(from, to)
+  const nacre_dtype dtype = c.output_dtype();
+  const double from = c.real("from", 0.0), to = c.real("to", 1.0);
+  Tensor u = unit(c, c.output_shape(), dtype);
+  return from == 0 && to == 1 ? u : u * (to - from) + from;
+}
+
+Results normal(Call& c) {  // randn and its kin; mean and std are numbers or tensors
+  const nacre_dtype dtype = c.output_dtype();
+  Tensor z = gaussian(c, c.output_shape(), compute_type(dtype));
+  for (const char* name : {"std", "mean"}) {
+    auto given = c.optional_operand(name);
+    if (!given) continue;
+    if (auto* t = given->tensor()) given = Operand(cast(*t, z.dtype()));
+    z = std::string(name) == "std" ? z * *given : z + *given;
+  }
+  return cast(z, dtype);
+}
+
+Results integers(Call& c) {  // randint and its kin
+  const nacre_dtype dtype = c.output_dtype();
+  return whole_numbers(c, c.output_shape(), c.size("low", Expr(0)), c.size("high"), dtype);
+}
+
+Results random(Call& c) {  // random_: from 0, or from `from`, to `to` or what the type holds
+  const nacre_dtype dtype = c.output_dtype();
+  Expr high;
+  if (c.has("to"))
+    high = c.size("to");
+  else if (is_floating(dtype))
+    high = (int64_t{1} << (dtype == NACRE_f64 ? 53 : dtype == NACRE_f32 ? 24 : dtype == NACRE_f16 ? 11 : 8)) + 1;
+  else
+    high = dtype == NACRE_i64 ? INT64_MAX : static_cast<int64_t>(padding_above(dtype)) + 1;
+  return whole_numbers(c, c.output_shape(), c.size("from", Expr(0)), high, dtype);
+}
+
+Results bernoulli(Call& c) {
+  Tensor x = c.self();
+  const Operand p = c.has("p") ? c.operand("p") : Operand(x);
+  return cast(chance(c, c.output_shape(), p), c.output_dtype());
+}
+
+Results exponential(Call& c) {
+  const nacre_dtype dtype = c.output_dtype(), wide = compute_type(dtype);
+  return cast(log(-unit(c, c.output_shape(), wide) + 1) * (-1.0 / c.real("lambd", 1.0)), dtype);
+}
+
+Results geometric(Call& c) {
+  Tensor u = unit(c, c.output_shape(), NACRE_f64);
+  return cast(ceil(log(-u + 1) / std::log1p(-c.real("p"))), c.output_dtype());
+}
+
+Results cauchy(Call& c) {
+  Tensor u = unit(c, c.output_shape(), NACRE_f64);
+  return cast(tan((u - 0.5) * std::numbers::pi) * c.real("sigma", 1.0) + c.real("median", 0.0), c.output_dtype());
+}
+
+Results log_normal(Call& c) {
+  Tensor z = gaussian(c, c.output_shape(), NACRE_f64);
+  return cast(exp(z * c.real("std", 2.0) + c.real("mean", 1.0)), c.output_dtype());
+}
+
+Results permutation(Call& c) {  // the order of random numbers
+  Tensor keys = bits(c, c.output_shape());
+  return cast(sort(keys, 0, false).second, c.output_dtype());
+}
+
+// With replacement, how many sums of probabilities a number in [0, total) reaches; without, the largest of p / (exponential).
+Results multinomial(Call& c) {
+  Tensor p = cast(c.self(), NACRE_f64);
+  const Expr count = c.size("num_samples");
+  const int64_t last = p.rank() - 1;
+  if (!c.flag("replacement", false)) {
+    Tensor keys = p / -log(-unit(c, p.shape(), NACRE_f64) + 1);
+    Tensor order = sort(where(eq(p, 0), full_like(p, -1), keys), last, true).second;
+    return narrow(order, last, 0, count);
+  }
+  Tensor ends = scan("cumsum", p, last);
+  Tensor u = unit(c, c.output_shape(), NACRE_f64) * narrow(ends, last, p.size(last) - 1, 1);
+  Tensor reached = le(unsqueeze(ends, -2), unsqueeze(u, -1));
+  return minimum(sum(reached, {last + 1}), Operand(p.size(last) - 1));
+}
+
+// ---- Dropout: in training, elements (or channels) are kept with probability 1 - p.
+
+Tensor kept(Call& c, const Tensor& x, double p, bool channels) {
+  Shape shape = x.shape();
+  if (channels)
+    for (size_t d = 2; d < shape.size(); ++d) shape[d] = 1;
+  return chance(c, shape, 1 - p);
+}
+
+bool drops(const Call& c) { return c.flag("train", false) && c.real("p", 0.5) != 0; }
+
+Results dropout(Call& c) {
+  Tensor x = c.self();
+  if (!drops(c)) return x;
+  const double p = c.real("p", 0.5);
+  if (p == 1) return x * 0;
+  const bool channels = c.op().find("feature") != std::string::npos;
+  return where(kept(c, x, p, channels), x * (1 / (1 - p)), full_like(x, 0));
+}
+
+// What is dropped becomes the value that selu saturates at, and the result keeps mean 0 and variance 1.
+Results alpha_dropout(Call& c) {
+  Tensor x = c.self();
+  if (!drops(c)) return x;
+  const double p = c.real("p", 0.5), low = -1.7580993408473766;
+  if (p == 1) return x * 0;
+  const double a = 1 / std::sqrt((1 - p) * (1 + p * low * low)), shift = -a * p * low;
+  const bool channels = c.op().find("feature") != std::string::npos;
+  return where(kept(c, x, p, channels), x * a + shift, full_like(x, low * a + shift));
+}
+
+Results native_dropout(Call& c) {
+  Tensor x = c.self();
+  const double p = c.real("p");
+  if (!c.flag("train", true) || p == 0) return {x, c.full(x.shape(), Number(true), NACRE_bool_)};
+  Tensor mask = chance(c, x.shape(), 1 - p);
+  if (p == 1) return {x * 0, mask};
+  return {where(mask, x * (1 / (1 - p)), full_like(x, 0)), mask};
+}
+
+// In training, the slope of each negative element is a random one.
+Results rrelu(Call& c) {
+  Tensor x = c.self();
+  const double lower = c.real("lower", 0.125), upper = c.real("upper", 1.0 / 3);
+  const nacre_dtype wide = compute_type(x.dtype());
+  Tensor y = cast(x, wide);
+  Tensor sloped = c.flag("training", false) ? y * (unit(c, x.shape(), wide) * (upper - lower) + lower) : y * ((lower + upper) / 2);
+  return cast(where(gt(y, 0), y, sloped), x.dtype());
+}
+
+constexpr Decomposition kTable[] = {
+    {"rrelu.default", rrelu},
+    {"rand.default", uniform},
+    {"rand_like.default", uniform},
+    {"uniform.default", uniform},
+    {"randn.default", normal},
+    {"randn_like.default", normal},
+    {"normal.Tensor_float", normal},
+    {"normal.float_Tensor", normal},
+    {"normal.Tensor_Tensor", normal},
+    {"normal.float_float", normal},
+    {"normal_functional.default", normal},
+    {"randint.default", integers},
+    {"randint.low", integers},
+    {"randint_like.default", integers},
+    {"randint_like.low_dtype", integers},
+    {"random.default", random},
+    {"random.from", random},
+    {"random.to", random},
+    {"bernoulli.default", bernoulli},
+    {"bernoulli.p", bernoulli},
+    {"bernoulli.Tensor", bernoulli},
+    {"exponential.default", exponential},
+    {"geometric.default", geometric},
+    {"cauchy.default", cauchy},
+    {"log_normal.default", log_normal},
+    {"randperm.default", permutation},
+    {"multinomial.default", multinomial},
+    {"dropout.default", dropout},
+    {"feature_dropout.default", dropout},
+    {"alpha_dropout.default", alpha_dropout},
+    {"feature_alpha_dropout.default", alpha_dropout},
+    {"native_dropout.default", native_dropout},
+};
+
+}  // namespace
+
+Decompositions random_decompositions() { return kTable; }
+
+}  // namespace nacre

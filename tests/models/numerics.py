@@ -1,0 +1,124 @@
+"""Complex numbers, spectra, linear algebra, bits and random numbers: one module for each, which answers with many results.
+
+`CASES` maps a name to a function that gives the module, {set: argument tuples} and dynamic shapes (or None).
+"""
+import torch
+from torch import nn
+from torch.export import Dim
+
+
+def noise(*shape):
+    return torch.randn(*shape)
+
+
+def complex_noise(*shape):
+    return torch.complex(noise(*shape), noise(*shape))
+
+
+class Complex(nn.Module):
+    """Arithmetic, functions, products, views and reductions of complex numbers; rotary phases and a running sum as buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("phases", torch.polar(torch.ones(6, 4), noise(6, 4)))
+        self.register_buffer("total", torch.zeros(4, dtype=torch.complex64))
+        self.weight = nn.Parameter(complex_noise(4, 3))
+
+    def forward(self, x, a, b):
+        rotated = torch.view_as_complex(x.reshape(-1, 6, 4, 2)) * self.phases
+        self.total.add_(rotated.sum((0, 1)))
+        changed = a.clone()
+        changed.real.mul_(2)
+        changed.imag.add_(1)
+        return (torch.view_as_real(rotated).flatten(2), rotated @ self.weight, self.total * 1j,
+                a * b, a / b, a - 2.5, 1 / a, a + x[0, 0, 0], a ** b, a ** 2, a ** -0.5, -a.conj(), changed,
+                a.exp(), a.log(), a.sqrt(), a.sin(), a.cos(), a.tan(), a.tanh(), a.sigmoid(), a.abs(), a.angle(), a.sgn(),
+                a == b, torch.where(a.real > 0, a, b), a.sum(0), a.mean(), a.prod(1), a.cumprod(0), a.to(torch.complex128) * b,
+                torch.cat([a, b.flip(0)]), torch.nn.functional.pad(a, (1, 2)), a[torch.tensor([1, 0, 1])], a.t().contiguous())
+
+
+def complex_numbers():
+    def arguments(batch):
+        return noise(batch, 6, 8), complex_noise(3, 5), complex_noise(3, 5)
+    return Complex(), {"set_0": [arguments(2)], "also_0": [arguments(5)]}, ({0: Dim("batch", max=64)}, None, None)
+
+
+class Bits(nn.Module):
+    """Bytes as other types, of the same size, smaller and larger."""
+
+    reads_bits = True
+
+    def forward(self, x):
+        bits = x.view(torch.int32)
+        return ((bits >> 23) & 255, x.view(torch.uint8), x.view(torch.int64), x.to(torch.bfloat16).view(torch.int16),
+                x.view(torch.complex64), (bits ^ (1 << 31)).view(torch.float32), x.t().contiguous().view(torch.float64))
+
+
+def bits():
+    return Bits(), {"set_0": [(noise(6, 4),)], "also_0": [(noise(10, 4),)]}, ({0: 2 * Dim("pairs", max=50)},)
+
+
+class Spectra(nn.Module):
+    """Transforms of lengths with small factors, prime and one; every norm; several dims; short-time transforms there and back."""
+
+    lengths = (1, 2, 27, 60, 61, 97, 128)
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(60))
+
+    def forward(self, x, z):
+        fft = torch.fft
+        results = []
+        for n in self.lengths:
+            half = fft.rfft(x, n=n)
+            results += [fft.fft(z, n=n), half, fft.irfft(half, n=n)]
+        grid = x[:, :120].reshape(-1, 4, 5, 6)
+        results += [fft.ifft(z, norm="forward"), fft.hfft(z, norm="ortho"), fft.ihfft(x), fft.fftn(grid, dim=(1, 2, 3)), fft.rfft2(grid, norm="ortho"),
+                    fft.irfftn(fft.rfftn(grid, dim=(1, 3)), dim=(1, 3)), fft.fft(grid, dim=1), fft.fftshift(fft.ifft2(grid))]
+        spectrum = torch.stft(x, 60, 17, window=self.window, return_complex=True)
+        results += [spectrum, torch.istft(spectrum, 60, 17, window=self.window, length=x.shape[1]),
+                    torch.stft(x[0], 64, normalized=True, center=False, return_complex=True, onesided=False)]
+        return tuple(results)
+
+
+def spectra():
+    def arguments(batch):
+        return noise(batch, 300), complex_noise(batch, 33)
+    batch = Dim("batch", max=64)
+    return Spectra(), {"set_0": [arguments(3)], "also_0": [arguments(1)], "also_1": [arguments(40)]}, ({0: batch}, {0: batch})
+
+
+class AnyLength(nn.Module):
+    def forward(self, x):
+        spectrum = torch.fft.rfft(x, norm="ortho")
+        return spectrum.abs(), torch.fft.irfft(spectrum, n=x.shape[1]), torch.view_as_real(torch.fft.fft(x))
+
+
+def any_length():
+    sets = {"set_0": [(noise(2, 60),)], "also_0": [(noise(1, 2),)], "also_1": [(noise(3, 211),)], "also_2": [(noise(5, 1024),)]}
+    return AnyLength(), sets, ({0: Dim("batch", max=64), 1: Dim("length", min=2, max=1024)},)
+
+
+class Algebra(nn.Module):
+    """Determinants, inverses, systems and factors of batches of matrices of any size."""
+
+    def forward(self, a, b):
+        linalg = torch.linalg
+        positive = a @ a.mT + torch.eye(a.shape[-1])
+        lower = linalg.cholesky(positive)
+        return (linalg.det(a), *linalg.slogdet(a), linalg.inv(a), linalg.solve(a, b), linalg.solve(a, b.mT, left=False),
+                lower, linalg.cholesky(positive, upper=True), torch.cholesky_solve(b, lower), torch.cholesky_inverse(lower),
+                linalg.solve_triangular(positive.triu(), b, upper=True), linalg.solve_triangular(a, b, upper=False, unitriangular=True),
+                linalg.matrix_power(a, -2), linalg.matrix_exp(a), *linalg.lu_factor(a), *linalg.lu(a))
+
+
+def algebra():
+    def arguments(batch, n):
+        return noise(batch, n, n), noise(batch, n, 3)
+    batch, n = Dim("batch", max=64), Dim("n", min=2, max=64)
+    sets = {"set_0": [arguments(3, 5)], "also_0": [arguments(1, 2)], "also_1": [arguments(2, 17)]}
+    return Algebra(), sets, ({0: batch, 1: n, 2: n}, {0: batch, 1: n})
+
+
+CASES = {"complex_numbers": complex_numbers, "bits": bits, "spectra": spectra, "any_length": any_length, "algebra": algebra}

@@ -1,0 +1,239 @@
+// Random numbers from end to end: what their operators are distributed like, and when runs repeat.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "compiler/compile.h"
+#include "compiler/graph/text.h"
+#include "compiler/run.h"
+
+namespace nacre {
+namespace {
+
+constexpr int64_t kSize = 100'000;
+
+// In the order of the outputs.
+enum Output { uniform, other_uniform, uniform_f64, normal, normal_of, integers, exponential, dropped, coins, order, chosen, picked };
+
+constexpr const char* kGraph = R"(
+graph forward functional {
+  symbol s0: [1, 1000000]
+  input %x: f32[s0] user "x"
+  input %p: f32[3] user "p"
+  %uniform: f32[s0] = aten.rand_like.default(self=%x)
+  %other_uniform: f32[s0] = aten.rand_like.default(self=%x)
+  %uniform_f64: f64[s0] = aten.rand_like.default(self=%x, dtype=f64)
+  %normal: f32[s0] = aten.randn_like.default(self=%x)
+  %normal_of: f32[s0] = aten.normal_functional.default(self=%x, mean=3.0, std=0.5)
+  %integers: i64[s0] = aten.randint_like.low_dtype(self=%x, low=-2, high=5, dtype=i64)
+  %exponential: f32[s0] = aten.exponential.default(self=%x, lambd=2.0)
+  %dropped: f32[s0] = aten.dropout.default(input=%x, p=0.25, train=true)
+  %coins: f32[s0] = aten.bernoulli.p(self=%x, p=0.3)
+  %order: i64[s0] = aten.randperm.default(n=s0)
+  %chosen: i64[1000] = aten.multinomial.default(self=%p, num_samples=1000, replacement=true)
+  %picked: i64[2] = aten.multinomial.default(self=%p, num_samples=2)
+  output %uniform user
+  output %other_uniform user
+  output %uniform_f64 user
+  output %normal user
+  output %normal_of user
+  output %integers user
+  output %exponential user
+  output %dropped user
+  output %coins user
+  output %order user
+  output %chosen user
+  output %picked user
+}
+)";
+
+HostTensor vector(const std::vector<float>& values) {
+  std::byte* bytes = nullptr;
+  const HostTensor made = make_tensor(NACRE_f32, {static_cast<int64_t>(values.size())}, &bytes);
+  std::copy(values.begin(), values.end(), reinterpret_cast<float*>(bytes));
+  return made;
+}
+
+class Random : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    Program program;
+    program.graph = parse_graph(kGraph);
+    bytes_ = new AlignedBytes(artifact_memory(compile(std::move(program), {}).artifact));
+    model_ = new RuntimeModel(RuntimeModel::open(*bytes_, "random"));
+  }
+  static void TearDownTestSuite() {
+    delete model_;
+    delete bytes_;
+  }
+
+  static RuntimeSession session(unsigned threads = 1) {
+    nacre_session_options options{};
+    options.threads = threads;
+    return {*model_, options};
+  }
+  static std::vector<HostTensor> run(RuntimeSession& session, int64_t size = kSize) {
+    RuntimeSession::Call call = session.prepare(0, {vector(std::vector<float>(static_cast<size_t>(size), 2.F)), vector({1, 0, 3})});
+    session.run(call);
+    return call.outputs;
+  }
+  static bool same(const HostTensor& a, const HostTensor& b) {
+    return a.size_bytes == b.size_bytes && std::equal(a.data.get(), a.data.get() + a.size_bytes, b.data.get());
+  }
+  static bool same(const std::vector<HostTensor>& a, const std::vector<HostTensor>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const HostTensor& x, const HostTensor& y) { return same(x, y); });
+  }
+
+  static AlignedBytes* bytes_;
+  static RuntimeModel* model_;
+};
+AlignedBytes* Random::bytes_ = nullptr;
+RuntimeModel* Random::model_ = nullptr;
+
+std::vector<double> numbers(const HostTensor& t) {
+  std::vector<double> all(static_cast<size_t>(t.elements()));
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i] = t.dtype == NACRE_f32   ? static_cast<double>(t.as<float>()[i])
+             : t.dtype == NACRE_f64 ? t.as<double>()[i]
+                                    : static_cast<double>(t.as<int64_t>()[i]);
+  return all;
+}
+
+double mean(const std::vector<double>& x, const std::function<double(double)>& of = [](double v) { return v; }) {
+  double sum = 0;
+  for (double v : x) sum += of(v);
+  return sum / static_cast<double>(x.size());
+}
+
+// How far the mean of f(x) is from what it should be, in its own standard errors.
+double errors_off(const std::vector<double>& x, const std::function<double(double)>& f, double expected) {
+  const double m = mean(x, f), variance = mean(x, [&](double v) { return (f(v) - m) * (f(v) - m); });
+  return std::abs(m - expected) / std::sqrt(variance / static_cast<double>(x.size()));
+}
+
+double identity(double v) { return v; }
+double square(double v) { return v * v; }
+
+// Pearson's sum over cells of equal probability, in standard deviations off its mean. `cell` is in [0, cells).
+double unevenness(const std::vector<double>& x, int cells, const std::function<double(double)>& cell) {
+  std::vector<double> count(static_cast<size_t>(cells));
+  for (double v : x) count.at(static_cast<size_t>(cell(v)))++;
+  const double expected = static_cast<double>(x.size()) / cells;
+  double sum = 0;
+  for (double n : count) sum += (n - expected) * (n - expected) / expected;
+  return std::abs(sum - (cells - 1)) / std::sqrt(2.0 * (cells - 1));
+}
+
+constexpr double kFar = 5;  // standard errors; the seeds are fixed
+
+TEST_F(Random, Uniform) {
+  RuntimeSession s = session();
+  const std::vector<HostTensor> y = run(s);
+  for (Output output : {uniform, other_uniform, uniform_f64}) {
+    const std::vector<double> x = numbers(y[output]);
+    EXPECT_GE(*std::min_element(x.begin(), x.end()), 0);
+    EXPECT_LT(*std::max_element(x.begin(), x.end()), 1);
+    EXPECT_LT(errors_off(x, identity, 0.5), kFar);
+    EXPECT_LT(errors_off(x, square, 1.0 / 3), kFar);
+    EXPECT_LT(unevenness(x, 100, [](double v) { return v * 100; }), kFar);
+    // The lowest digits, too, and neighbours do not know each other.
+    EXPECT_LT(unevenness(x, 64, [](double v) { return std::fmod(v * 16777216, 64); }), kFar);
+    std::vector<double> products;
+    for (size_t i = 1; i < x.size(); ++i) products.push_back((x[i] - 0.5) * (x[i - 1] - 0.5));
+    EXPECT_LT(errors_off(products, identity, 0), kFar);
+  }
+  EXPECT_FALSE(same(y[uniform], y[other_uniform])) << "two operators have the same numbers";
+}
+
+TEST_F(Random, Normal) {
+  RuntimeSession s = session();
+  const std::vector<HostTensor> y = run(s);
+  const std::vector<double> x = numbers(y[normal]);
+  EXPECT_LT(errors_off(x, identity, 0), kFar);
+  EXPECT_LT(errors_off(x, square, 1), kFar);
+  EXPECT_LT(errors_off(x, [](double v) { return v * v * v; }, 0), kFar);
+  EXPECT_LT(errors_off(x, [](double v) { return v * v * v * v; }, 3), kFar);
+  EXPECT_LT(unevenness(x, 50, [](double v) { return std::min(49.0, 25 * std::erfc(-v / std::sqrt(2.0))); }), kFar);
+  const std::vector<double> moved = numbers(y[normal_of]);
+  EXPECT_LT(errors_off(moved, identity, 3), kFar);
+  EXPECT_LT(errors_off(moved, [](double v) { return (v - 3) * (v - 3); }, 0.25), kFar);
+}
+
+TEST_F(Random, OtherDistributions) {
+  RuntimeSession s = session();
+  const std::vector<HostTensor> y = run(s);
+  EXPECT_LT(unevenness(numbers(y[integers]), 7, [](double v) { return v + 2; }), kFar);
+  const std::vector<double> times = numbers(y[exponential]);
+  EXPECT_LT(errors_off(times, identity, 0.5), kFar);
+  EXPECT_LT(unevenness(times, 50, [](double v) { return std::min(49.0, -50 * std::expm1(-2 * v)); }), kFar);
+  const std::vector<double> kept = numbers(y[dropped]);
+  for (double v : kept) ASSERT_TRUE(v == 0 || std::abs(v - 2 / 0.75) < 1e-6) << v;
+  EXPECT_LT(errors_off(kept, identity, 2), kFar);
+  EXPECT_LT(errors_off(numbers(y[coins]), identity, 0.3), kFar);
+}
+
+TEST_F(Random, OrdersAndChoices) {
+  RuntimeSession s = session();
+  const std::vector<HostTensor> y = run(s);
+  std::vector<double> all = numbers(y[order]);
+  std::vector<double> products;
+  const double middle = (kSize - 1) / 2.0;
+  for (size_t i = 0; i < all.size(); ++i) products.push_back((all[i] - middle) * (static_cast<double>(i) - middle));
+  EXPECT_LT(errors_off(products, identity, 0), kFar);
+  std::sort(all.begin(), all.end());
+  for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<double>(i));
+  // The second of three has no chance.
+  const std::vector<double> picks = numbers(y[chosen]);
+  for (double v : picks) ASSERT_TRUE(v == 0 || v == 2) << v;
+  EXPECT_LT(errors_off(picks, [](double v) { return v / 2; }, 0.75), kFar);
+  const std::vector<double> pair = numbers(y[picked]);
+  EXPECT_EQ(pair[0] + pair[1], 2);
+  EXPECT_NE(pair[0], 1);
+}
+
+TEST_F(Random, RunsDifferAndSeedsRepeat) {
+  RuntimeSession a = session();
+  const std::vector<HostTensor> first = run(a), second = run(a);
+  for (Output output : {uniform, normal, integers, dropped, order}) EXPECT_FALSE(same(first[output], second[output])) << output;
+  // A new session, and one that is reset, start again.
+  RuntimeSession b = session();
+  EXPECT_TRUE(same(run(b), first));
+  nacre_session_reset(a.get());
+  EXPECT_TRUE(same(run(a), first));
+  // So does a seed, and another seed has other numbers.
+  ASSERT_EQ(nacre_session_seed(a.get(), 7), NACRE_OK);
+  const std::vector<HostTensor> seven = run(a), seven_again = run(a);
+  ASSERT_EQ(nacre_session_seed(b.get(), 7), NACRE_OK);
+  EXPECT_TRUE(same(run(b), seven));
+  EXPECT_TRUE(same(run(b), seven_again));
+  ASSERT_EQ(nacre_session_seed(b.get(), 8), NACRE_OK);
+  const std::vector<HostTensor> eight = run(b);
+  for (Output output : {uniform, normal, integers, dropped, order}) {
+    EXPECT_FALSE(same(seven[output], eight[output])) << output;
+    EXPECT_FALSE(same(seven[output], first[output])) << output;
+  }
+}
+
+TEST_F(Random, ThreadsAndSizesDoNotMatter) {
+  RuntimeSession one = session(1), two = session(2);
+  const std::vector<HostTensor> y = run(one);
+  EXPECT_TRUE(same(run(two), y));
+  RuntimeSession small = session();
+  const std::vector<HostTensor> few = run(small, 10);
+  EXPECT_TRUE(std::equal(few[uniform].as<float>(), few[uniform].as<float>() + 10, y[uniform].as<float>()));
+}
+
+TEST(RandomNumbers, AModelWithoutThemHasNoSeed) {
+  Program program;
+  program.graph = parse_graph("graph forward functional {\n  input %x: f32[4] user \"x\"\n  %y: f32[4] = aten.relu.default(self=%x)\n  output %y user\n}\n");
+  const AlignedBytes bytes = artifact_memory(compile(std::move(program), {}).artifact);
+  const RuntimeModel model = RuntimeModel::open(bytes, "relu");
+  RuntimeSession session(model, {});
+  EXPECT_EQ(nacre_session_seed(session.get(), 1), NACRE_NOT_FOUND);
+}
+
+}  // namespace
+}  // namespace nacre
