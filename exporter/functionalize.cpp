@@ -146,7 +146,7 @@ class Functionalizer {
 Graph Functionalizer::run() {
   for (const GraphInput& input : in_.inputs) {
     ValueId v = out_.add_value(like(in_[input.value]));
-    out_.inputs.push_back({v, input.kind, input.target});
+    out_.inputs.push_back({v, input.kind, input.target, input.path});
     define_root(input.value, v);
   }
   for (const Node& node : in_.nodes) process(node);

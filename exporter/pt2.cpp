@@ -11,6 +11,7 @@
 #include "exporter/pt2_graph.h"
 #include "exporter/symbols.h"
 #include "exporter/sympy.h"
+#include "exporter/tree.h"
 #include "exporter/weights.h"
 
 namespace nacre {
@@ -19,47 +20,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int kSchemaMajor = 8;
-
-// Walks the tree in which the program's arguments are arranged (`in_spec`), leaf by leaf in the
-// order of the user inputs. `object` is what the sample inputs hold there, or null.
-void walk(const json& spec, const PickledObject* object, const std::string& source, int depth,
-          const std::function<void(const std::string& source, const PickledObject*)>& leaf) {
-  if (depth > 100)
-    fail(ErrorKind::user, "the program is malformed: its arguments are nested too deeply");
-  const json& type = spec.at("type");
-  const json& children = spec.at("children_spec");
-  if (type.is_null()) {
-    leaf(source, object);
-    return;
-  }
-  std::string kind = type.get<std::string>();
-  std::vector<std::string> keys;
-  bool dictionary =
-      kind.find("dict") != std::string::npos || kind.find("Dict") != std::string::npos;
-  if (dictionary && spec.at("context").is_string()) {
-    json context = json::parse(spec.at("context").get<std::string>(), nullptr, false);
-    if (context.is_array() && context.size() == 2 && context[1].is_array())
-      context = context[1];  // a defaultdict
-    if (context.is_array())
-      for (const json& key : context)
-        keys.push_back(key.is_string() ? key.get<std::string>() : key.dump());
-  }
-  for (size_t i = 0; i < children.size(); ++i) {
-    const PickledObject* item = nullptr;
-    std::string step = fmt::format("[{}]", i);
-    if (dictionary && i < keys.size()) {
-      step = fmt::format("['{}']", keys[i]);
-      if (object != nullptr) {
-        auto found = std::find(object->keys.begin(), object->keys.end(), keys[i]);
-        if (found != object->keys.end())
-          item = &object->items[static_cast<size_t>(found - object->keys.begin())];
-      }
-    } else if (object != nullptr && i < object->items.size()) {
-      item = &object->items[i];
-    }
-    walk(children[i], item, source + step, depth + 1, leaf);
-  }
-}
 
 HostTensor number_tensor(nacre_dtype dtype, const void* value, size_t size) {
   std::byte* bytes = nullptr;
@@ -99,6 +59,7 @@ class Loader {
   void read_inputs(const json& signature);
   void read_samples(const json& program, const std::string& model);
   void read_guards(const json& program);
+  void read_paths(const json& program);
   void read_outputs(const json& signature);
   void share_memory();
   void finish_symbols(Graph& graph);
@@ -164,6 +125,7 @@ void Loader::read(const json& file, const std::string& model) {
     if (input.kind != InputKind::user)
       program_.weights[input.target] = weights_.at(input.target).tensor;
   read_samples(file, model);
+  read_paths(file);
   finish_symbols(program_.graph);
   for (size_t i : written_inputs(program_.graph)) {
     const GraphInput& input = program_.graph.inputs[i];
@@ -348,7 +310,7 @@ void Loader::read_guards(const json& program) {
         meanings.emplace(s + ".storage_offset()", v.offset);
       }
     };
-    walk(tree, nullptr, "", 0, leaf);
+    walk_tree(tree, nullptr, leaf);
   }
   auto meaning = [&](std::string_view source) -> std::optional<Expr> {
     auto found = meanings.find(std::string(source));
@@ -565,8 +527,35 @@ void Loader::read_samples(const json& program, const std::string& model) {
     }
     tensors.push_back(std::move(tensor));
   };
-  walk(spec.at(1), samples ? &*samples : nullptr, "", 0, leaf);
+  walk_tree(spec.at(1), samples ? &*samples : nullptr, leaf);
   if (complete) program_.sample_inputs = std::move(tensors);
+}
+
+// Where inputs and outputs lie in what the module takes and gives.
+void Loader::read_paths(const json& program) {
+  Graph& graph = program_.graph;
+  const json& calls = program.at("graph_module").at("module_call_graph");
+  if (calls.empty() || calls[0].at("signature").is_null()) return;
+  const json& signature = calls[0].at("signature");
+  std::vector<std::string> given;
+  if (auto names = signature.find("forward_arg_names");
+      names != signature.end() && names->is_array())
+    given = names->get<std::vector<std::string>>();
+  size_t next = 0;
+  const json takes = json::parse(signature.at("in_spec").get<std::string>());
+  walk_tree(takes.at(1), nullptr, [&](const std::string& source, const PickledObject*) {
+    const int number = next < arguments_.size() ? arguments_[next++] : -1;
+    if (number < 0) return;
+    GraphInput& input = graph.inputs[static_cast<size_t>(number)];
+    const std::string path = argument_path(source, given);
+    if (path != input.target) input.path = path;
+  });
+  next = 0;
+  const json gives = json::parse(signature.at("out_spec").get<std::string>());
+  walk_tree(gives.at(1), nullptr, [&](const std::string& source, const PickledObject*) {
+    while (next < graph.outputs.size() && graph.outputs[next].kind != OutputKind::user) ++next;
+    if (next < graph.outputs.size()) graph.outputs[next++].target = source;
+  });
 }
 
 // Every graph knows the symbols that it uses.

@@ -85,6 +85,9 @@ void dump_variant(const Dump& dump, uint32_t entry, uint32_t number, Lines& out)
   for (std::size_t i = 0; i < v.commands.size(); ++i) dump_command(a, words, v.commands[i], i, out);
 }
 
+// " at batch.image"
+std::string at(const Tensor& t) { return t.path.empty() ? "" : " at " + t.path; }
+
 void dump_entry(const Dump& dump, uint32_t number, Lines& out) {
   const Entry& entry = dump.artifact.entries[number];
   nacre_words words;
@@ -92,12 +95,12 @@ void dump_entry(const Dump& dump, uint32_t number, Lines& out) {
   out.line(0, "entry {} {}", number, entry.name);
   for (std::size_t i = 0; i < entry.inputs.size(); ++i) {
     const Tensor& t = entry.inputs[i];
-    out.line(2, "input {} {}: {}{}{}", i, t.name, tensor_words(words, t),
+    out.line(2, "input {} {}{}: {}{}{}", i, t.name, at(t), tensor_words(words, t),
              t.flags & NACRE_TENSOR_SCALAR ? " scalar" : "",
              t.flags & NACRE_TENSOR_MUTATED ? " mutated" : "");
   }
   for (std::size_t i = 0; i < entry.outputs.size(); ++i) {
-    out.line(2, "output {} {}: {}", i, entry.outputs[i].name,
+    out.line(2, "output {} {}{}: {}", i, entry.outputs[i].name, at(entry.outputs[i]),
              tensor_words(words, entry.outputs[i]));
   }
   for (uint32_t i = 0; i < entry.nodes.size(); ++i) {

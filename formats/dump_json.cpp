@@ -29,6 +29,7 @@ Json tensor(const nacre_words& words, const Tensor& t) {
   Json dims = Json::array();
   for (const Size& dim : t.dims) dims.push_back(size(words, dim));
   Json result = {{"name", t.name}, {"dtype", nacre_dtype_name(t.dtype)}, {"shape", dims}};
+  if (!t.path.empty()) result["path"] = t.path;
   if (!t.layout.empty()) result["layout"] = t.layout;
   for (const Size& bound : t.bounds) result["at_most"].push_back(size(words, bound));
   if (t.flags & NACRE_TENSOR_MUTATED) result["mutated"] = true;

@@ -47,6 +47,7 @@ void read_tensor(const fmt::Tensor* tensor, nacre_tensor_view* view) {
   view->layout = array<uint8_t>(tensor->layout());
   view->bound_count = count(tensor->bounds());
   view->bounds = array<nacre_size>(tensor->bounds());
+  view->path = text(tensor->path());
 }
 
 }  // namespace

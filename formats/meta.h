@@ -74,6 +74,7 @@ struct nacre_tensor_view {
   const uint8_t* layout;
   const nacre_size* bounds;  // NULL: none
   uint32_t bound_count;
+  const char* path;
 };
 
 struct nacre_image_view {

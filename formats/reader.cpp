@@ -21,6 +21,7 @@ Tensor tensor(const nacre_tensor_view& view) {
   for (uint32_t i = 0; i < view.rank; ++i) t.dims.push_back({view.dims[i]});
   t.layout = copied(view.layout, view.layout_count);
   for (uint32_t i = 0; i < view.bound_count; ++i) t.bounds.push_back({view.bounds[i]});
+  t.path = view.path;
   return t;
 }
 

@@ -100,7 +100,8 @@ class MetaBuilder {
     std::vector<int64_t> most;
     for (const Size& size : t.bounds) most.push_back(size.raw);
     const auto bounds = most.empty() ? 0 : out_.CreateVector(most);
-    return fmt::CreateTensor(out_, name, static_cast<uint8_t>(t.dtype), t.flags, dims, layout, bounds);
+    const auto path = t.path.empty() ? 0 : string(t.path);
+    return fmt::CreateTensor(out_, name, static_cast<uint8_t>(t.dtype), t.flags, dims, layout, bounds, path);
   }
 
   auto tensors(const std::vector<Tensor>& values) {

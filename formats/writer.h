@@ -66,6 +66,7 @@ struct Tensor {
   std::vector<uint8_t>
       layout;  // dimensions in the order of memory, outermost first; empty: as they are
   std::vector<Size> bounds = {};  // of dims that depend on data; empty: none do
+  std::string path = {};  // of an input or output, where it lies in what the model takes or gives
   bool operator==(const Tensor&) const = default;
 };
 

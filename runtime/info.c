@@ -43,7 +43,8 @@ static nacre_status tensor_info(const nacre_model* model, uint32_t entry, uint32
   struct nacre_tensor_view tensor;
   if (!find_tensor(model, entry, number, input, &tensor)) return NACRE_NOT_FOUND;
   *info = (nacre_tensor_info){tensor.name, tensor.dtype, nacre_dtype_size_bytes(tensor.dtype),
-                              tensor.rank, (tensor.flags & NACRE_TENSOR_MUTATED) != 0};
+                              tensor.rank, (tensor.flags & NACRE_TENSOR_MUTATED) != 0,
+                              tensor.path};
   return NACRE_OK;
 }
 
@@ -139,7 +140,7 @@ nacre_status nacre_state_info(const nacre_model* model, uint32_t number, nacre_t
   if (number >= model->counts.state_count) return NACRE_NOT_FOUND;
   nacre_meta_state(model->container.meta, number, &state);
   *info = (nacre_tensor_info){state.name, state.dtype, nacre_dtype_size_bytes(state.dtype),
-                              state.rank, 1};
+                              state.rank, 1, ""};
   for (uint32_t i = 0; i < state.rank; ++i) shape[i] = state.dims[i];
   return NACRE_OK;
 }

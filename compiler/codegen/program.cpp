@@ -309,6 +309,7 @@ EntryTables make_entry(const std::string& name, const Graph& graph, const LoopPr
     const Value& value = graph[input.value];
     const size_t number = entry.inputs.size();
     formats::Tensor t = tensor(input.target.empty() ? value.name : input.target, value.dtype, value.shape, graph.symbols, result.nodes);
+    t.path = input.path;
     if (value.kind != ValueKind::tensor) t.flags |= NACRE_TENSOR_SCALAR;
     for (const LoopProgram::Mutation& m : general.input_mutations)
       if (m.input == static_cast<int>(number)) t.flags |= NACRE_TENSOR_MUTATED;
@@ -320,6 +321,9 @@ EntryTables make_entry(const std::string& name, const Graph& graph, const LoopPr
     tables.symbols.push_back({value.name, -kUnbounded, kUnbounded, 1});
   }
   const std::set<std::string> later = bound_symbols(general);
+  std::vector<std::string> paths;
+  for (const GraphOutput& output : graph.outputs)
+    if (output.kind == OutputKind::user && !std::holds_alternative<std::monostate>(output.value)) paths.push_back(output.target);
   for (size_t i = 0; i < general.outputs.size(); ++i) {
     const LoopProgram::Output& output = general.outputs[i];
     check(output.buffer >= 0, "output {} is a number without a buffer", i);
@@ -331,6 +335,7 @@ EntryTables make_entry(const std::string& name, const Graph& graph, const LoopPr
     if (std::any_of(shape.begin(), shape.end(), [&](const Expr& e) { return has_symbol_of(e, later); }))
       for (const Expr& e : shape) t.bounds.push_back(result.nodes.add(capacity(e, later, general.symbols)));
     entry.outputs.push_back(std::move(t));
+    if (i < paths.size()) entry.outputs.back().path = paths[i];
   }
   entry.nodes = result.nodes.nodes();
   for (const LoopProgram::Mutation& m : general.input_mutations)

@@ -82,13 +82,14 @@ struct GraphInput {
   ValueId value = kNoValue;
   InputKind kind = InputKind::user;
   std::string target;  // the parameter's, buffer's or constant's name; for a user input its name in the signature
+  std::string path = {};  // of a user input that is nested in an argument: where, as Python writes it (`batch['x'][0]`)
 };
 
 enum class OutputKind : uint8_t { user, buffer_mutation, input_mutation };
 struct GraphOutput {
   Argument value;      // a value, or a number or None that export found constant
   OutputKind kind = OutputKind::user;
-  std::string target;  // the buffer's name, or the mutated user input's
+  std::string target;  // the buffer's name, the mutated user input's, or where a user output lies in the result (`['logits']`)
 };
 
 struct Graph {

@@ -173,7 +173,8 @@ std::string Printer::whole(int indent) const {
   }
   for (const GraphInput& in : graph_.inputs) {
     out += blanks + "input " + typed(in.value) + " " + kInputKinds[static_cast<size_t>(in.kind)];
-    if (!in.target.empty()) out += " " + quoted(in.target);
+    if (!in.target.empty() || !in.path.empty()) out += " " + quoted(in.target);
+    if (!in.path.empty()) out += " " + quoted(in.path);
     out += "\n";
   }
   for (const Node& node : graph_.nodes) out += blanks + node_line(node) + "\n";
@@ -368,9 +369,10 @@ class Reader {
     GraphInput in;
     const std::vector<Part> words = split_words(definition(p, graph, names, in.value));
     const auto kind = words.empty() ? std::nullopt : one_of(kInputKinds, words[0].text);
-    if (!kind || words.size() > 2) refuse(p, "expected `%name: type KIND \"target\"`");
+    if (!kind || words.size() > 3) refuse(p, "expected `%name: type KIND \"target\" \"path\"`");
     in.kind = static_cast<InputKind>(*kind);
-    if (words.size() == 2) in.target = unquoted(words[1]);
+    if (words.size() >= 2) in.target = unquoted(words[1]);
+    if (words.size() == 3) in.path = unquoted(words[2]);
     graph.inputs.push_back(std::move(in));
   }
 

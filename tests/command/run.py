@@ -26,6 +26,7 @@ import numpy
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 EXPORT = ROOT / "tests" / "models" / "export.py"
+INPUTS = ROOT / "tests" / "models" / "inputs.py"
 CASES = ("floor", "counter", "ds_cnn", "resnet8", "resnet18", "autoencoder_dynamic", "mtcnn_pnet", "mtcnn_rnet", "minilm_pretrained")
 TIMEOUT = 120
 
@@ -197,6 +198,23 @@ def test_several_programs_are_entries_of_one_artifact(bench):
         for got, want in zip(numbered(out, "output"), numbered(here, "output"), strict=True):
             near(got, want)
     bench.refuses("compile", bench.case("counter") / "model.pt2", bench.case("floor") / "model.pt2", "-o", artifact, says=("model",))
+
+
+def test_nested_inputs_and_outputs_have_paths(bench):
+    folder = bench.folder()
+    subprocess.run([sys.executable, INPUTS, "--out", folder, "--only", "nested"], check=True, capture_output=True)
+    bench.works("compile", folder / "nested" / "model.pt2", "-o", folder / "a.nacre")
+    entry = json.loads(bench.works("inspect", folder / "a.nacre", "--json").out)["entries"][0]
+    paths = {t["name"]: t.get("path", t["name"]) for t in entry["inputs"]}
+    assert paths == {"picture_pixels": "picture.pixels", "picture_mask": "picture.mask", "options_scales_0": "options['scales'][0]",
+                     "options_scales_1": "options['scales'][1]", "options_bias": "options['bias']", "unused": "unused",
+                     "more_0": "more_0", "more_1": "more_1"}, paths
+    paths = [t["path"] for t in entry["outputs"]]
+    assert paths == ["[0]['masked']", "[0]['again']", "[0]['scaled'][0][0]", "[0]['scaled'][0][1]", "[0]['given']",
+                     "[1].pixels", "[1].mask"], paths
+    text = bench.works("inspect", folder / "a.nacre").out
+    assert "input 2 options_scales_0 at options['scales'][0]: f32[3]" in text, text
+    assert "at [1].mask: f32[4, 3]" in text, text
 
 
 def test_dump_has_a_file_for_every_layer(bench):

@@ -110,6 +110,10 @@ typedef struct nacre_tensor_info {
   uint32_t element_size;  // bytes
   uint32_t rank;
   int mutated;  // input: the call writes into it
+  // Where it lies in the arguments or the result of the Python module, as Python writes it:
+  // "batch.image", "options['scales'][0]", "['logits']". Empty where the name says it, and for a
+  // result that is a single tensor. A None among them has no number.
+  const char* path;
 } nacre_tensor_info;
 
 NACRE_API uint32_t nacre_input_count(const nacre_model* model, uint32_t entry);

@@ -212,8 +212,17 @@ TEST(Model, TellsOfItsEntries) {
   EXPECT_EQ(info.element_size, 4u);
   EXPECT_EQ(info.rank, 2u);
   EXPECT_FALSE(info.mutated);
+  EXPECT_STREQ(info.path, "");
   EXPECT_EQ(nacre_input_info(opened.model, 0, 1, &info), NACRE_NOT_FOUND);
   EXPECT_EQ(nacre_output_info(opened.model, 1, 0, &info), NACRE_NOT_FOUND);
+  fmt::Artifact nested = scale_artifact();
+  nested.entries[0].inputs[0].path = "batch['x'][0]";
+  nested.entries[0].outputs[0].path = ".logits";
+  Opened other(nested);
+  ASSERT_EQ(nacre_input_info(other.model, 0, 0, &info), NACRE_OK);
+  EXPECT_STREQ(info.path, "batch['x'][0]");
+  ASSERT_EQ(nacre_output_info(other.model, 0, 0, &info), NACRE_OK);
+  EXPECT_STREQ(info.path, ".logits");
 }
 
 TEST(Model, HasAFaceInCpp) {

@@ -56,6 +56,18 @@ TEST(Text, RoundTripsInputsThatAreNumbers) {
   EXPECT_THROW(parse_graph("graph f captured {\n input %x: bool(1) user \"x\"\n}\n"), Error);
 }
 
+TEST(Text, RoundTripsPathsOfInputsAndOutputs) {
+  const std::string text =
+      "graph forward captured {\n"
+      "  input %x: f32[2] user \"options_a_0\" \"options['a'][0]\"\n"
+      "  output %x user \"['logits']\"\n"
+      "}\n";
+  const Graph graph = parse_graph(text);
+  EXPECT_EQ(graph.inputs[0].path, "options['a'][0]");
+  EXPECT_EQ(graph.outputs[0].target, "['logits']");
+  EXPECT_EQ(print(graph), text);
+}
+
 TEST(Text, RoundTripsEveryKindOfArgument) {
   Graph g;
   g.symbols["s0"] = {{2, 64}, 2, 8, std::nullopt};
