@@ -60,6 +60,7 @@ class Loader {
   void read_samples(const json& program, const std::string& model);
   void read_guards(const json& program);
   void read_paths(const json& program);
+  void read_narrowed();
   void read_outputs(const json& signature);
   void share_memory();
   void finish_symbols(Graph& graph);
@@ -126,6 +127,7 @@ void Loader::read(const json& file, const std::string& model) {
       program_.weights[input.target] = weights_.at(input.target).tensor;
   read_samples(file, model);
   read_paths(file);
+  read_narrowed();
   finish_symbols(program_.graph);
   for (size_t i : written_inputs(program_.graph)) {
     const GraphInput& input = program_.graph.inputs[i];
@@ -529,6 +531,18 @@ void Loader::read_samples(const json& program, const std::string& model) {
   };
   walk_tree(spec.at(1), samples ? &*samples : nullptr, leaf);
   if (complete) program_.sample_inputs = std::move(tensors);
+}
+
+// What exporter/narrowed.py put beside the program.
+void Loader::read_narrowed() {
+  const std::string record = "extra/nacre_narrowed.json";
+  if (!archive_.has(record)) return;
+  for (const json& entry : json::parse(archive_.text(record)))
+    program_.narrowed.push_back(fmt::format(
+        "{} by {}:{} in {}: {}", entry.at("condition").get<std::string>(),
+        std::filesystem::path(entry.at("file").get<std::string>()).filename().string(),
+        entry.at("line").get<int>(), entry.at("function").get<std::string>(),
+        entry.at("code").get<std::string>()));
 }
 
 // Where inputs and outputs lie in what the module takes and gives.

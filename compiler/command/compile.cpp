@@ -224,6 +224,8 @@ int compile_command(const CompileCommand& command) {
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   fmt::print("{}: {} in {:.1f} s\n", command.artifact, bytes_text(sizes.file), seconds);
   print_figures(model, sizes, checks);
+  for (const Program& program : captured)
+    for (const std::string& line : program.narrowed) fmt::print("  narrowed {}\n", line);
   return 0;
 }
 

@@ -136,6 +136,7 @@ struct Program {
   Graph graph;
   std::map<std::string, HostTensor> weights;  // by GraphInput::target, of parameters, buffers and constants
   std::vector<HostTensor> sample_inputs;      // of the user inputs, in order (numbers as 0-d tensors)
+  std::vector<std::string> narrowed;          // what export took for granted about sizes, with the Python line, if it was kept
 };
 
 }  // namespace nacre

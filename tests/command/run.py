@@ -200,6 +200,33 @@ def test_several_programs_are_entries_of_one_artifact(bench):
     bench.refuses("compile", bench.case("counter") / "model.pt2", bench.case("floor") / "model.pt2", "-o", artifact, says=("model",))
 
 
+NARROWED = """
+import sys, torch
+sys.path.insert(0, sys.argv[2])
+import narrowed
+
+class Pinned(torch.nn.Module):
+    def forward(self, x, y):
+        z = (x + y).reshape(-1, 6)
+        return z if x.shape[1] <= 10 else (x[:, :7] + torch.ones(4, 7), z)
+
+size = torch.export.Dim.AUTO
+program = narrowed.export(Pinned(), (torch.ones(4, 12), torch.ones(4, 12)), dynamic_shapes=({0: size, 1: size}, {0: size, 1: size}))
+narrowed.save(program, sys.argv[1])
+"""
+
+
+def test_compile_tells_what_export_narrowed(bench):
+    folder = bench.folder()
+    (folder / "pinned.py").write_text(NARROWED)
+    subprocess.run([sys.executable, folder / "pinned.py", folder / "a.pt2", ROOT / "exporter"], check=True, capture_output=True)
+    lines = bench.works("compile", folder / "a.pt2", "-o", folder / "a.nacre").out.splitlines()
+    told = [line.split(" narrowed ")[1] for line in lines if " narrowed " in line]
+    assert "x.shape[1] == y.shape[1] by pinned.py:8 in forward: z = (x + y).reshape(-1, 6)" in told, told
+    assert any(line.startswith("x.shape[1] > 10 by pinned.py:9 in forward: ") for line in told), told
+    assert any(line.startswith("y.shape[0] == 4 by pinned.py:9 in forward: ") for line in told), told
+
+
 def test_nested_inputs_and_outputs_have_paths(bench):
     folder = bench.folder()
     subprocess.run([sys.executable, INPUTS, "--out", folder, "--only", "nested"], check=True, capture_output=True)
