@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "compiler/support/error.h"
 
@@ -68,7 +69,9 @@ std::string argument_path(const std::string& path, const std::vector<std::string
   const auto inside = [&](std::size_t from, std::size_t to) { return path.substr(from, to - from); };
   if (path.starts_with("[0][")) {
     const std::size_t close = path.find(']', 4);
-    const auto number = static_cast<std::size_t>(std::stoul(inside(4, close)));
+    std::size_t number = 0;
+    if (std::from_chars(path.data() + 4, path.data() + close, number).ptr != path.data() + close)
+      return path;  // positional arguments that are no tuple
     const std::string name = number < names.size() ? names[number] : fmt::format("args[{}]", number);
     return name + path.substr(close + 1);
   }

@@ -102,6 +102,9 @@ Records program() {
        {"children_spec",
         {{{"type", "builtins.tuple"}, {"context", "null"}, {"children_spec", json::array({leaf})}},
          {{"type", "builtins.dict"}, {"context", "[]"}, {"children_spec", json::array()}}}}}};
+  json results = {
+      1,
+      {{"type", "builtins.tuple"}, {"context", "null"}, {"children_spec", {leaf, leaf}}}};
   json signature = {
       {"input_specs",
        {{{"parameter", {{"arg", {{"name", "p_w"}}}, {"parameter_name", "fc.weight"}}}},
@@ -119,7 +122,7 @@ Records program() {
                                                       {{"inputs", json::array()},
                                                        {"outputs", json::array()},
                                                        {"in_spec", spec.dump()},
-                                                       {"out_spec", ""},
+                                                       {"out_spec", results.dump()},
                                                        {"forward_arg_names", {"x"}}}}}})}};
   json file = {{"graph_module", module},
                {"opset_version", {{"aten", 10}}},
