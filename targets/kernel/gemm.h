@@ -66,6 +66,8 @@ NACRE_INLINE Ahead ahead_of(const float* next, i64 floats, i64 tiles, i64 k) {
   return {reinterpret_cast<const char*>(next), imin(64, floats * 16 / imax(1, tiles * k) + 1)};
 }
 
+inline constexpr i64 kTilePieceK = 256;
+
 template <int R, int NV>
 struct Tile {
   vf acc[R][NV];
@@ -85,6 +87,11 @@ struct Tile {
       NACRE_UNROLL for (int n = 0; n < NV; ++n) store(p + (m * NV + n) * VL, acc[m][n]);
     }
   }
+  NACRE_MEMBER void add(const Tile& other) {
+    NACRE_UNROLL for (int m = 0; m < R; ++m) {
+      NACRE_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] += other.acc[m][n];
+    }
+  }
   // acc[m][:] += sum over l of a[m][l * ska] * b[l * ldb + :]
   template <class K, class SKA, class LDB>
   NACRE_MEMBER void add(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k) {
@@ -97,6 +104,31 @@ struct Tile {
       __builtin_prefetch(ahead.next, 0, 2);
       ahead.next += ahead.bytes;
     });
+  }
+  // The whole product: acc[m][:] = ... In pieces of kTilePieceK, whose sums meet in memory: the error of a long sum grows
+  // with its pieces' length and number, not with their product, at the price of one percent.
+  template <class K, class SKA, class LDB, class... Ahead>
+  NACRE_MEMBER void product(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k, Ahead&... ahead) {
+    clear();
+    if (k <= kTilePieceK) {
+      add(a, ska, b, ldb, k, ahead...);
+      return;
+    }
+    alignas(64) float sum[R * NV * VL];
+    write(sum);
+    NACRE_ROLLED for (i64 l = 0; l < k; l += kTilePieceK) {
+      const float* from[R];
+      NACRE_UNROLL for (int m = 0; m < R; ++m) from[m] = a[m] + l * ska;
+      clear();
+      add(from, ska, b + l * ldb, ldb, imin(kTilePieceK, k - l), ahead...);
+      NACRE_UNROLL for (int m = 0; m < R; ++m) {
+        NACRE_UNROLL for (int n = 0; n < NV; ++n) {
+          float* at = sum + (m * NV + n) * VL;
+          acc[m][n] += load(at);
+          store(at, acc[m][n]);
+        }
+      }
+    }
   }
   template <class K, class SKA, class LDB, class F>
   NACRE_MEMBER void steps(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k, F every_fourth) {
@@ -253,51 +285,42 @@ NACRE_INLINE Part split_grid(i64 tiles, i64 panels, i64 tile_bytes, i64 panel_by
   return {split(tiles, thread / columns, rows), split(panels, thread % columns, columns)};
 }
 
-// ---- one row (matrix times vector) -----------------------------------------------------------------------------------
+// ---- a few rows (matrix times vector) --------------------------------------------------------------------------------
 
-// The weights are read once, as one stream with prefetch; K is summed in kSplit chains to hide the latency of FMA.
-template <int R, int NV, class N, class K, class SKA, class Epilogue>
-NACRE_INLINE void gemv_panels(const float* const (&a)[R], SKA ska, const float* b, i64 row, N n, K k, Range panels,
+// At most R rows. The weights are read once, as one stream with prefetch; K is summed in kSplit chains to hide the latency
+// of FMA, and in pieces of kPieceK, so that a long sum's rounding grows with its pieces' length and number and not with
+// their product: what a library's product of a few rows does too. Both are free, since memory is what this waits for.
+inline constexpr i64 kPieceK = 64;
+inline constexpr int kFewRows = 4;
+
+template <int R, int NV, class Rows, class N, class K, class SKA, class Epilogue>
+NACRE_INLINE void gemv_panels(Rows rows, const float* const (&a)[R], SKA ska, const float* b, N n, K k, Range panels,
                               Epilogue epilogue) {
   constexpr int NR = NV * VL;
   constexpr int kSplit = R * NV >= 8 ? 1 : R * NV >= 4 ? 2 : 4;
   constexpr i64 kAhead = 1024;  // floats
   NACRE_ROLLED for (i64 panel = panels.begin; panel < panels.end; ++panel) {
     const float* __restrict p = b + panel * k * NR;
-    Tile<R, NV> t[kSplit];
-    NACRE_UNROLL for (int s = 0; s < kSplit; ++s) t[s].clear();
-    const i64 whole = k / (2 * kSplit) * (2 * kSplit);
-    NACRE_ROLLED for (i64 l = 0; l < whole; l += 2 * kSplit) {
-      NACRE_UNROLL for (int u = 0; u < 2 * kSplit; ++u) {
-        NACRE_UNROLL for (int v = 0; v < NV; v += (16 / VL)) {
-          __builtin_prefetch(p + (l + u) * NR + v * VL + kAhead, 0, 3);
-        }
-        vf bv[NV];
-        NACRE_UNROLL for (int v = 0; v < NV; ++v) bv[v] = load(p + (l + u) * NR + v * VL);
-        NACRE_UNROLL for (int i = 0; i < R; ++i) {
-          const vf av = splat(a[i][(l + u) * ska]);
-          NACRE_UNROLL for (int v = 0; v < NV; ++v) {
-            t[u % kSplit].acc[i][v] = fma(av, bv[v], t[u % kSplit].acc[i][v]);
+    Tile<R, NV> sum;
+    sum.clear();
+    NACRE_ROLLED for (i64 piece = 0; piece < k; piece += kPieceK) {
+      const i64 end = imin(k, piece + kPieceK), whole = piece + (end - piece) / (2 * kSplit) * (2 * kSplit);
+      Tile<R, NV> t[kSplit];
+      NACRE_UNROLL for (int s = 0; s < kSplit; ++s) t[s].clear();
+      NACRE_ROLLED for (i64 l = piece; l < whole; l += 2 * kSplit) {
+        NACRE_UNROLL for (int u = 0; u < 2 * kSplit; ++u) {
+          NACRE_UNROLL for (int v = 0; v < NV; v += (16 / VL)) {
+            __builtin_prefetch(p + (l + u) * NR + v * VL + kAhead, 0, 3);
           }
+          t[u % kSplit].step(a, ska, p, C<NR>{}, l + u);
         }
       }
-    }
-    NACRE_ROLLED for (i64 l = whole; l < k; ++l) {
-      NACRE_UNROLL for (int i = 0; i < R; ++i) {
-        const vf av = splat(a[i][l * ska]);
-        NACRE_UNROLL for (int v = 0; v < NV; ++v) {
-          t[0].acc[i][v] = fma(av, load(p + l * NR + v * VL), t[0].acc[i][v]);
-        }
-      }
-    }
-    NACRE_UNROLL for (int s = 1; s < kSplit; ++s) {
-      NACRE_UNROLL for (int i = 0; i < R; ++i) {
-        NACRE_UNROLL for (int v = 0; v < NV; ++v) t[0].acc[i][v] += t[s].acc[i][v];
-      }
+      NACRE_ROLLED for (i64 l = whole; l < end; ++l) t[0].step(a, ska, p, C<NR>{}, l);
+      NACRE_UNROLL for (int s = 0; s < kSplit; ++s) sum.add(t[s]);
     }
     alignas(64) float out[R * NR];
-    t[0].write(out);
-    finish_buffer<NV>(R, row, panel * NR, n, out, epilogue);
+    sum.write(out);
+    finish_buffer<NV>(rows, 0, panel * NR, n, out, epilogue);
   }
 }
 
@@ -333,18 +356,23 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
                        float* __restrict scratch, int thread, int threads, Epilogue epilogue) {
   constexpr int MR = tile_rows(NV), NR = NV * VL;
   const i64 panels = ceil_div(n, NR);
+  const auto few_rows = [&](auto most) NACRE_LAMBDA {
+    const float* row[decltype(most)::value];
+    NACRE_UNROLL for (int i = 0; i < decltype(most)::value; ++i) row[i] = a + row_of(m, 0, i) * lda;
+    gemv_panels<decltype(most)::value, NV>(m, row, ska, b, n, k, split(panels, thread, threads), epilogue);
+  };
   if (m == 1) {
-    const float* row[1] = {a};
-    gemv_panels<1, NV>(row, ska, b, 0, n, k, split(panels, thread, threads), epilogue);
+    few_rows(C<1>{});
     return;
   }
   if constexpr (is_constant<M>::value) {
-    if constexpr (M::value >= 2 && M::value <= 4 && M::value <= MR) {
-      const float* row[M::value];
-      NACRE_UNROLL for (int i = 0; i < M::value; ++i) row[i] = a + i * lda;
-      gemv_panels<M::value, NV>(row, ska, b, 0, n, k, split(panels, thread, threads), epilogue);
+    if constexpr (M::value >= 2 && M::value <= kFewRows) {
+      few_rows(m);
       return;
     }
+  } else if (m >= 2 && m <= kFewRows) {
+    few_rows(C<kFewRows>{});
+    return;
   }
   const RowTiles tiles = row_tiles(m, MR);
   const Part part = split_grid(tiles.count, panels, MR * k * 4, NR * k * 4, thread, threads);
@@ -362,8 +390,7 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
             [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
               const float* p[R];
               NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + row_of(m, first, i) * lda;
-              tile.clear();
-              tile.add(p, ska, bp, C<NR>{}, k, ahead);
+              tile.product(p, ska, bp, C<NR>{}, k, ahead);
             },
             epilogue);
       }
@@ -481,8 +508,7 @@ NACRE_INLINE void gemm_ab(M m, N n, K k, const float* __restrict a, LDA lda, SKA
             [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
               const float* p[R];
               NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + row_of(m, first, i) * lda;
-              tile.clear();
-              tile.add(p, ska, bp, C<NR>{}, k);
+              tile.product(p, ska, bp, C<NR>{}, k);
             },
             epilogue);
       }
