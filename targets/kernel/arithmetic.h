@@ -1,6 +1,6 @@
 // Arithmetic as PyTorch defines it, where C++'s operators do not say it: for float, double, vf and the integer types.
 //
-//   abs, sign (0 for 0, NaN for NaN)      bit_not(a)  ~a, of bool the negation
+//   abs, sign (0 for 0 and NaN)           bit_not(a)  ~a, of bool the negation
 //   div_trunc, div_floor, fmod (sign of a), remainder (sign of b)   integers: b must not be 0 (nonzero() in loops.h); the least
 //     integer by -1 wraps. Floating: div_floor is Python's, consistent with remainder
 //   pow of integers     wraps; a negative exponent gives 0 unless the base is 1 or -1
@@ -21,11 +21,10 @@ NACRE_INLINE float abs(float a) { return absolute(a); }
 NACRE_INLINE double abs(double a) { return absolute(a); }
 NACRE_INLINE vf abs(vf a) { return absolute(a); }
 NACRE_INLINE vf sign(vf a) {
-  const vf s = select(a > splat(0.f), splat(1.f), select(a < splat(0.f), splat(-1.f), splat(0.f)));
-  return select(a != a, a, s);
+  return select(a > splat(0.f), splat(1.f), select(a < splat(0.f), splat(-1.f), splat(0.f)));
 }
-NACRE_INLINE float sign(float a) { return a != a ? a : static_cast<float>((a > 0) - (a < 0)); }
-NACRE_INLINE double sign(double a) { return a != a ? a : static_cast<double>((a > 0) - (a < 0)); }
+NACRE_INLINE float sign(float a) { return static_cast<float>((a > 0) - (a < 0)); }
+NACRE_INLINE double sign(double a) { return static_cast<double>((a > 0) - (a < 0)); }
 
 template <class V>
 NACRE_INLINE V div_trunc(V a, V b) {
