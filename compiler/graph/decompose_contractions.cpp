@@ -425,6 +425,44 @@ Results vandermonde(Call& c) {
   return pow(base, cast(exponent, base.dtype()));
 }
 
+// ---- Products by groups, as mixtures of experts use them.
+
+// Of each position below `length`: the group that it lies in, by where the groups end; behind the last one, their number.
+Tensor groups(const Tensor& ends, const Expr& length) {
+  return sum(le(unsqueeze(ends, 1), unsqueeze(iota(ends.builder(), length), 0)), {0});
+}
+// The element of `x` for each of these groups; where there is none, the last.
+Tensor of_groups(const Tensor& x, const Tensor& group) {
+  return index_dim(x, 0, minimum(group, simplify(x.size(0) - 1, x.facts())));
+}
+
+// Only what lies in a group counts; each row takes part in one product of one row.
+Tensor grouped_matmul(const Tensor& a, const Tensor& b, const Tensor& ends) {
+  if (a.rank() == 3 && b.rank() == 3) return matmul(a, b);
+  Expr count = ends.size(0);
+  if (b.rank() == 3) {  // rows of a, each with its group's b
+    Tensor group = groups(ends, a.size(0));
+    Tensor y = sum(unsqueeze(a, 2) * of_groups(b, group), {1});
+    return where(lt(unsqueeze(group, 1), count), y, 0);
+  }
+  if (a.rank() == 3) {  // columns of b, each with its group's a
+    Tensor group = groups(ends, b.size(1));
+    Tensor y = sum(of_groups(a, group) * unsqueeze(transpose(b, 0, 1), 1), {2});
+    return transpose(where(lt(unsqueeze(group, 1), count), y, 0), 0, 1);
+  }
+  // Pieces of the dim that is summed: a product for each.
+  Tensor inside = eq(unsqueeze(iota(ends.builder(), count), 1), unsqueeze(groups(ends, a.size(1)), 0));
+  return matmul(where(unsqueeze(inside, 1), unsqueeze(a, 0), 0), unsqueeze(b, 0));
+}
+
+Results grouped_matmul(Call& c, const char* first, const char* second) {
+  if (c.optional("bias")) c.unsupported("a bias");
+  Tensor a = to_compute(c.tensor(first)), b = to_compute(c.tensor(second));
+  Tensor ends = c.optional("offs");
+  if (!ends && (a.rank() == 2 || b.rank() == 2)) c.unsupported("no `offs`");
+  return cast(grouped_matmul(a, b, ends), c.output_dtype());
+}
+
 constexpr Decomposition kTable[] = {
     {"linear.default", linear},
     {"mm.default", [](Call& c) { return matmul_of(c, "mat2"); }},
@@ -445,6 +483,8 @@ constexpr Decomposition kTable[] = {
     {"inner.default", inner},
     {"bilinear.default", bilinear},
     {"tensordot.default", tensordot},
+    {"_grouped_mm.default", [](Call& c) { return grouped_matmul(c, "self", "mat2"); }},
+    {"transformers.grouped_mm_fallback.default", [](Call& c) { return grouped_matmul(c, "input", "weight"); }},
     {"kron.default", kron},
     {"einsum.default", einsum},
     {"chain_matmul.default", [](Call& c) { return multi_dot(c, "matrices"); }},

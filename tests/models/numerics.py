@@ -1,4 +1,4 @@
-"""Complex numbers, spectra, linear algebra, bits and random numbers: one module for each, which answers with many results.
+"""Complex numbers, spectra, linear algebra, products by groups, bits and random numbers: one module for each, which answers with many results.
 
 `CASES` maps a name to a function that gives the module, {set: argument tuples} and dynamic shapes (or None).
 """
@@ -121,4 +121,20 @@ def algebra():
     return Algebra(), sets, ({0: batch, 1: n, 2: n}, {0: batch, 1: n})
 
 
-CASES = {"complex_numbers": complex_numbers, "bits": bits, "spectra": spectra, "any_length": any_length, "algebra": algebra}
+class Grouped(nn.Module):
+    """Products by groups: rows in groups (one of them empty), and a batch."""
+
+    def forward(self, rows, weights, ends, batch):
+        product = torch.nn.functional.grouped_mm
+        return product(rows, weights, offs=ends), product(batch, weights)
+
+
+def grouped():
+    def arguments(count, *ends):
+        return noise(count, 16), noise(4, 16, 8), torch.tensor(ends, dtype=torch.int32), noise(4, 8, 16)
+    sets = {"set_0": [arguments(7, 2, 2, 6, 7)], "also_0": [arguments(1, 0, 0, 0, 1)], "also_1": [arguments(40, 10, 30, 39, 40)]}
+    return Grouped(), sets, ({0: Dim("rows", max=64)}, None, None, None)
+
+
+CASES = {"complex_numbers": complex_numbers, "bits": bits, "spectra": spectra, "any_length": any_length, "algebra": algebra,
+         "grouped": grouped}
