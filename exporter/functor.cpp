@@ -61,6 +61,22 @@ void observe(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Sta
          where.op);
 }
 
+// Gives buffers the values back that they had, however the functor ends.
+class Restoring {
+ public:
+  explicit Restoring(const FunctorTensors& owned) {
+    for (const auto& [path, tensor] : owned.buffers) saved_.emplace_back(tensor, tensor.clone());
+  }
+  Restoring(const Restoring&) = delete;
+  Restoring& operator=(const Restoring&) = delete;
+  ~Restoring() {
+    for (auto& [tensor, value] : saved_) tensor.copy_(value);
+  }
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
+};
+
 }  // namespace
 
 Program trace(const std::string& name, const Functor& functor, const std::vector<at::Tensor>& examples, const FunctorTensors& owned) {
@@ -75,11 +91,8 @@ Program trace(const std::string& name, const Functor& functor, const std::vector
     recorder.add_input(inputs.back(), aten::to_host(examples[i]), "arg" + std::to_string(i));
   }
   for (const auto& [path, tensor] : owned.parameters) recorder.own(tensor, path, InputKind::parameter);
-  std::vector<at::Tensor> before;
-  for (const auto& [path, tensor] : owned.buffers) {
-    recorder.own(tensor, path, InputKind::buffer);
-    before.push_back(tensor.clone());
-  }
+  for (const auto& [path, tensor] : owned.buffers) recorder.own(tensor, path, InputKind::buffer);
+  const Restoring restoring(owned);
 
   const c10::RegistrationHandleRAII fallback =
       c10::Dispatcher::singleton().registerFallback(kKey, c10::KernelFunction::makeFromBoxedFunction<&observe>(), "nacre");
@@ -93,7 +106,6 @@ Program trace(const std::string& name, const Functor& functor, const std::vector
   }
   for (const at::Tensor& result : results) recorder.add_output(result);
   recorder.add_writes();
-  for (size_t i = 0; i < before.size(); ++i) at::Tensor(owned.buffers[i].second).copy_(before[i]);
   return program;
 }
 

@@ -76,6 +76,16 @@ TEST(Functor, KeepsStateAndLeavesTheOriginalAlone) {
   expect_same(program, expected);
 }
 
+TEST(Functor, GivesBuffersBackWhenItThrows) {
+  const at::Tensor total = at::zeros({3});
+  const Functor f = [&](const Tensors& in) -> Tensors {
+    total.add_(in[0].sum(0));
+    throw std::runtime_error("no more");
+  };
+  EXPECT_THROW(traced(f, {ramp({2, 3})}, {.parameters = {}, .buffers = {{"total", total}}}), std::runtime_error);
+  EXPECT_TRUE(at::equal(total, at::zeros({3})));
+}
+
 TEST(Functor, WritesToInputs) {
   const at::Tensor x = ramp({3});
   const Program program = traced([](const Tensors& in) { return Tensors{in[0].add_(1).clone()}; }, {x});
