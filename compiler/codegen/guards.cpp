@@ -5,9 +5,9 @@
 #include <optional>
 #include <set>
 
-#include "compiler/loops/address.h"
 #include "compiler/loops/regions.h"
 #include "compiler/support/error.h"
+#include "compiler/symbolic/affine.h"
 
 namespace nacre {
 
@@ -34,7 +34,7 @@ class Row {
     // The simplest place first: another that has the symbol is compared with what was found there.
     for (const bool plain : {true, false})
       each_dim([&](uint16_t i, uint16_t d, const Expr& e) {
-        auto a = affine(e);
+        auto a = affine(e, general_);
         if (a && !done_.contains({i, d}) && !bound_.contains(a->symbol) && (!plain || (a->k == 1 && a->c == 0))) bind(i, d, *a);
       });
     each_dim([&](uint16_t i, uint16_t d, const Expr& e) { size(i, d, e); });
@@ -61,21 +61,6 @@ class Row {
     for (size_t i = 0; i < values_.size(); ++i)
       for (size_t d = 0; d < values_[i]->shape.size(); ++d)
         visit(static_cast<uint16_t>(i), static_cast<uint16_t>(d), simplify(values_[i]->shape[d], general_));
-  }
-
-  // `k * s + c` with k > 0: what one dimension can bind.
-  struct Affine {
-    std::string symbol;
-    int64_t k, c;
-  };
-  std::optional<Affine> affine(const Expr& e) const {
-    const auto symbols = e.symbols();
-    if (symbols.size() != 1) return std::nullopt;
-    auto k = coefficient(e, *symbols.begin(), general_);
-    if (!k || !k->constant() || *k->constant() <= 0) return std::nullopt;
-    auto c = without(e, *symbols.begin(), general_).constant();
-    if (!c) return std::nullopt;
-    return Affine{*symbols.begin(), *k->constant(), *c};
   }
 
   int64_t symbol_number(const std::string& name) const {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "compiler/support/error.h"
+#include "compiler/symbolic/affine.h"
 
 namespace nacre {
 
@@ -189,22 +190,6 @@ class Narrower {
     refuse("there is no input '{}'; there are {}", name, names);
   }
 
-  // `k * symbol + c` with k > 0.
-  struct Affine {
-    std::string symbol;
-    int64_t k, c;
-  };
-  std::optional<Affine> affine(const Expr& e) const {
-    const auto symbols = e.symbols();
-    if (symbols.size() != 1) return std::nullopt;
-    const std::string& name = *symbols.begin();
-    const auto c = e.substitute({{name, Expr(0)}}).constant();
-    if (!c) return std::nullopt;
-    const auto k = (e.substitute({{name, Expr(1)}}) - *c).constant();
-    if (!k || *k <= 0 || e != Expr::symbol(name) * *k + *c) return std::nullopt;
-    return Affine{name, *k, *c};
-  }
-
   void add(const Expr& general, const DimRequest& wanted, const std::string& what) {
     const Expr e = simplify(general.substitute(result_.values), result_.symbols);
     if (!wanted.name.empty()) return name(e, wanted, what);
@@ -215,7 +200,7 @@ class Narrower {
     if (apart && number) refuse("{} is always {}", what, *number);
     if (apart) refuse("{} is in [{}, {}]", what, is.min, is.max);
     if (number) return;
-    if (auto a = affine(e)) return narrow_symbol(*a, wanted, what);
+    if (auto a = affine(e, result_.symbols)) return narrow_symbol(*a, wanted, what);
     // Not of one symbol: the guard checks it, the code does not gain by it.
     if (wanted.min > is.min) condition(Expr::make(ExprOp::le, {Expr(wanted.min), e}));
     if (wanted.max < is.max) condition(Expr::make(ExprOp::le, {e, Expr(wanted.max)}));

@@ -30,17 +30,6 @@ Expr address(const Buffer& buffer, const std::vector<Expr>& at, const Facts& fac
   return simplify(sum, facts);
 }
 
-std::optional<Expr> coefficient(const Expr& e, const std::string& var, const Facts& facts) {
-  if (!e.symbols().contains(var)) return Expr(0);
-  const Expr step = simplify(e.substitute({{var, Expr::symbol(var) + 1}}) - e, facts);
-  if (step.symbols().contains(var)) return std::nullopt;
-  return step;
-}
-
-Expr without(const Expr& e, const std::string& var, const Facts& facts) {
-  return simplify(e.substitute({{var, Expr(0)}}), facts);
-}
-
 int64_t typical(const Expr& e, const Facts& symbols) {
   std::map<std::string, int64_t> values;
   for (const std::string& name : e.symbols()) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/loops/group.h"
+#include "compiler/symbolic/affine.h"
 
 namespace nacre {
 
@@ -17,12 +18,6 @@ Expr elements_of(const Buffer& buffer);
 
 // The simplified address of buffer[at].
 Expr address(const Buffer& buffer, const std::vector<Expr>& at, const Facts& facts);
-
-// e(var + 1) - e(var), if that does not depend on `var`: the stride of e in var; 0 if e does not contain it.
-std::optional<Expr> coefficient(const Expr& e, const std::string& var, const Facts& facts);
-
-// `e` with `var` = 0: the part of an affine expression that does not move with it.
-Expr without(const Expr& e, const std::string& var, const Facts& facts);
 
 // A typical value: symbols at their hints (16 where none is known), loop variables and what is not known at 0.
 int64_t typical(const Expr& e, const Facts& symbols);
