@@ -38,6 +38,8 @@ void SymbolTable::read_ranges(const nlohmann::json& ranges) {
     const auto& min = range.at("min_val");
     const auto& max = range.at("max_val");
     if (min.is_number_integer()) known.range.min = min.get<int64_t>();
+    // export takes sizes for 2 or more unless told otherwise, and its own program does not insist on it.
+    if (name[0] == 's' && known.range.min == 2) known.range.min = 0;
     if (max.is_number_integer()) known.range.max = max.get<int64_t>();
     if (known.range.min > known.range.max)
       fail(ErrorKind::user, "symbol {} has an empty range", name);
