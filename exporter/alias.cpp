@@ -41,17 +41,17 @@ void values_of(const Argument* argument, std::vector<ValueId>& ids) {
   if (argument != nullptr) for_each_value(*argument, [&](ValueId id) { ids.push_back(id); });
 }
 
-// One run of a node on meta tensors.
+// One run of a node on tensors of which only the sizes count.
 struct Probe {
   std::unordered_map<ValueId, at::Tensor> inputs;
   std::vector<c10::IValue> results;
 };
 
-std::optional<Probe> probe(const Graph& graph, const Node& node, const c10::OperatorHandle& op) {
+std::optional<Probe> probe_on(c10::DeviceType device, const Graph& graph, const Node& node, const c10::OperatorHandle& op) {
   std::map<std::string, int64_t> symbols = hints(graph);
   Probe p;
   aten::Environment env;
-  env.device = c10::DeviceType::Meta;
+  env.device = device;
   env.integer = [&](const Expr& e) {
     auto value = e.evaluate(symbols);
     if (!value) fail(ErrorKind::internal, "no value for {}", e.str());
@@ -67,9 +67,14 @@ std::optional<Probe> probe(const Graph& graph, const Node& node, const c10::Oper
       std::vector<int64_t> shape, strides;
       for (const Expr& e : v.shape) shape.push_back(env.integer(e));
       for (const Expr& e : v.strides) strides.push_back(env.integer(e));
-      auto options = at::TensorOptions().dtype(aten::to_torch(v.dtype)).device(c10::kMeta);
+      auto options = at::TensorOptions().dtype(aten::to_torch(v.dtype)).device(device);
       t = v.strides.empty() ? at::empty(shape, options)
                             : at::empty_strided(shape, strides, options);
+      if (device == c10::kCPU) {
+        constexpr int64_t kMostElements = 1 << 20;
+        if (t.numel() > kMostElements) fail(ErrorKind::unsupported, "too large for a probe");
+        t.zero_();
+      }
     }
     return t;
   };
@@ -85,6 +90,12 @@ std::optional<Probe> probe(const Graph& graph, const Node& node, const c10::Oper
     return std::nullopt;
   }
   return p;
+}
+
+// On tensors without memory where the operator can be run on them: not all can (`logical_not`).
+std::optional<Probe> probe(const Graph& graph, const Node& node, const c10::OperatorHandle& op) {
+  auto p = probe_on(c10::kMeta, graph, node, op);
+  return p ? std::move(p) : probe_on(c10::kCPU, graph, node, op);
 }
 
 }  // namespace
