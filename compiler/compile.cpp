@@ -10,6 +10,7 @@
 #include "compiler/graph/clean.h"
 #include "compiler/graph/constants.h"
 #include "compiler/graph/decompose.h"
+#include "compiler/graph/limit_sizes.h"
 #include "compiler/graph/split_complex.h"
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
@@ -155,7 +156,10 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const Ta
   std::vector<std::vector<Narrowing>> narrowings;
   std::vector<std::vector<std::string>> arena_texts;
   std::vector<size_t> general;
+  std::set<std::string> assumed;
   for (EntryForms& entry : entries) {
+    for (const auto& [name, facts] : entry.graph.symbols)
+      if (facts.assumed) assumed.insert(name);
     EntryTables common = entry.tables;
     narrowings.emplace_back();
     arena_texts.emplace_back();
@@ -174,6 +178,7 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const Ta
   result.narrowings = std::move(narrowings);
   result.arena_texts = std::move(arena_texts);
   result.general = std::move(general);
+  result.assumed_limits = {assumed.begin(), assumed.end()};
   return result;
 }
 
@@ -292,6 +297,7 @@ bool keep_what_pays(const std::vector<Method>& methods, std::vector<EntryForms>&
 Program to_primitive(const Program& functional) {
   Program result = functional;
   result.graph = clean(split_complex(clean(decompose(functional.graph))));
+  limit_sizes(result.graph);
   verify(result.graph);
   for (const GraphInput& input : result.graph.inputs)
     if (input.target == kRandomState && !result.weights.contains(kRandomState)) result.weights[kRandomState] = first_random_state();

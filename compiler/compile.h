@@ -43,6 +43,7 @@ struct CompiledModel {
   // By entry and variant: the shapes that it is for, and the size of its arena as an expression over the symbols.
   std::vector<std::vector<Narrowing>> narrowings;
   std::vector<std::vector<std::string>> arena_texts;
+  std::vector<std::string> assumed_limits;         // sizes that depend on data and may be kSizeLimit at most, for lack of another limit
   std::vector<size_t> general;                     // which of each entry's variants takes all shapes
 };
 

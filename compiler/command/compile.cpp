@@ -16,6 +16,7 @@
 #include "compiler/command/program.h"
 #include "compiler/command/stages.h"
 #include "compiler/command/verbs.h"
+#include "compiler/graph/limit_sizes.h"
 #include "compiler/graph/text.h"
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
@@ -226,6 +227,9 @@ int compile_command(const CompileCommand& command) {
   print_figures(model, sizes, checks);
   for (const Program& program : captured)
     for (const std::string& line : program.narrowed) fmt::print("  narrowed {}\n", line);
+  for (const std::string& size : model.assumed_limits)
+    fmt::print("  limited  {} depends on data and has no upper limit in the program: up to {} are run; torch._check({} <= LIMIT) gives it another\n",
+               size, kSizeLimit, size);
   return 0;
 }
 

@@ -23,6 +23,7 @@ struct SymbolFacts {
   int64_t multiple = 1;                // the symbol is a multiple of this
   int64_t hint = 0;                    // a typical value (the sample inputs'); 0: none known
   std::optional<Expr> below;           // exclusive upper bound as an expression (a loop variable's extent)
+  bool assumed = false;                // range.max stands in for a limit that the program does not state
 };
 
 // Facts about the symbols of a graph or of a loop nest, by name, in a fixed order.
