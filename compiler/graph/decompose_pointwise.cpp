@@ -76,9 +76,22 @@ Tensor log_sigmoid(const Tensor& x) { return minimum(x, 0) - log1p(exp(-abs(x)))
 
 Tensor relu(const Tensor& x) { return maximum(x, 0); }
 
+// A number that an integer type does not reach is no limit: it is not wrapped.
+bool limits(const Operand& bound, nacre_dtype dtype, bool low) {
+  if (!is_integer(dtype) || !bound.number() || !bound.number()->constant()) return true;
+  return low ? *bound.number()->constant() >= padding_below(dtype) : *bound.number()->constant() <= padding_above(dtype);
+}
+
+Tensor limited(Tensor x, const std::optional<Operand>& low, const std::optional<Operand>& high) {
+  nacre_dtype dtype = x.dtype();
+  if (low && limits(*low, dtype, true)) x = binary("maximum", x, *low, dtype);
+  if (high && limits(*high, dtype, false)) x = binary("minimum", x, *high, dtype);
+  return x;
+}
+
 Results hardtanh(Call& c, double low, double high) {
   Tensor x = c.self();
-  if (is_integer(x.dtype())) return clamp(x, static_cast<int64_t>(low), static_cast<int64_t>(high));
+  if (is_integer(x.dtype())) return limited(x, static_cast<int64_t>(low), static_cast<int64_t>(high));
   return clamp(x, low, high);
 }
 
@@ -444,10 +457,7 @@ Results clamp(Call& c) {
   if (low) all.push_back(*low);
   if (high) all.push_back(*high);
   nacre_dtype dtype = result_type(all);
-  Tensor y = as_tensor(c.builder(), x, dtype);
-  if (low) y = binary("maximum", y, *low, dtype);
-  if (high) y = binary("minimum", y, *high, dtype);
-  return y;
+  return limited(as_tensor(c.builder(), x, dtype), low, high);
 }
 
 Results where(Call& c) {
