@@ -173,7 +173,7 @@ Tensor matrix_norm(Call& c, const Tensor& x, const std::string& name, double ord
   int64_t rows = normalized_dim(dims.at(0), rank), columns = normalized_dim(dims.at(1), rank);
   if (std::abs(order) == kInfinity) std::swap(rows, columns);
   Tensor sums = sum(abs(x), {rows}, true);
-  Tensor y = order > 0 ? amax(sums, {columns}, true) : amin(sums, {columns}, true);
+  Tensor y = order > 0 ? maximum(amax(sums, {columns}, true), 0) : amin(sums, {columns}, true);  // 0 of nothing
   return keep ? y : squeeze(y, {rows, columns});
 }
 

@@ -154,16 +154,25 @@ NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const 
     if (is_constant<Pixels>::value || first + i + 1 < pixels) next(s, p);
   }
   tile.clear();
+  constexpr i64 kMost = 2 * kTilePieceK;
+  Pieces<R, NV, kMost> pieces;
+  const auto add = [&](const float* const (&a)[R], auto length) NACRE_LAMBDA {
+    if (is_constant<decltype(s.kh)>::value && s.kh * s.kw * s.ic <= kMost) {
+      tile.add(a, C<1>{}, b, C<NR>{}, length, ahead);
+    } else {
+      pieces.add(tile, a, C<1>{}, b, C<NR>{}, length, ahead);
+    }
+    b += length * NR;
+  };
   // Inside, where the taps of a row lie side by side in memory, they are one long run.
   if constexpr (!never_equal<decltype(s.sw), decltype(s.ic)> && !never_equal<decltype(s.dilation_w), C<1>>) {
     if ((kNoPadding || inside) && s.sw == s.ic && s.dilation_w == 1) {
       NACRE_ROLLED for (i64 ky = 0; ky < s.kh; ++ky) {
         const float* a[R];
         NACRE_UNROLL for (int i = 0; i < R; ++i) a[i] = base[i] + ky * s.dilation_h * s.sh;
-        const auto run = times(s.kw, s.ic);
-        tile.add(a, C<1>{}, b, C<NR>{}, run, ahead);
-        b += run * NR;
+        add(a, times(s.kw, s.ic));
       }
+      pieces.finish(tile);
       return;
     }
   }
@@ -177,10 +186,10 @@ NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const 
                               static_cast<uint64_t>(x) < static_cast<uint64_t>(i64{s.w}));
         a[i] = in_image ? base[i] + tap : zeros;
       }
-      tile.add(a, C<1>{}, b, C<NR>{}, s.ic, ahead);
-      b += s.ic * NR;
+      add(a, s.ic);
     }
   }
+  pieces.finish(tile);
 }
 
 template <int NV, class S, class Epilogue>

@@ -87,6 +87,11 @@ struct Tile {
       NACRE_UNROLL for (int n = 0; n < NV; ++n) store(p + (m * NV + n) * VL, acc[m][n]);
     }
   }
+  NACRE_MEMBER void add(const float* p) {  // what `write` wrote
+    NACRE_UNROLL for (int m = 0; m < R; ++m) {
+      NACRE_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] += load(p + (m * NV + n) * VL);
+    }
+  }
   NACRE_MEMBER void add(const Tile& other) {
     NACRE_UNROLL for (int m = 0; m < R; ++m) {
       NACRE_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] += other.acc[m][n];
@@ -104,31 +109,6 @@ struct Tile {
       __builtin_prefetch(ahead.next, 0, 2);
       ahead.next += ahead.bytes;
     });
-  }
-  // The whole product: acc[m][:] = ... In pieces of kTilePieceK, whose sums meet in memory: the error of a long sum grows
-  // with its pieces' length and number, not with their product, at the price of one percent.
-  template <class K, class SKA, class LDB, class... Ahead>
-  NACRE_MEMBER void product(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k, Ahead&... ahead) {
-    clear();
-    if (k <= kTilePieceK) {
-      add(a, ska, b, ldb, k, ahead...);
-      return;
-    }
-    alignas(64) float sum[R * NV * VL];
-    write(sum);
-    NACRE_ROLLED for (i64 l = 0; l < k; l += kTilePieceK) {
-      const float* from[R];
-      NACRE_UNROLL for (int m = 0; m < R; ++m) from[m] = a[m] + l * ska;
-      clear();
-      add(from, ska, b + l * ldb, ldb, imin(kTilePieceK, k - l), ahead...);
-      NACRE_UNROLL for (int m = 0; m < R; ++m) {
-        NACRE_UNROLL for (int n = 0; n < NV; ++n) {
-          float* at = sum + (m * NV + n) * VL;
-          acc[m][n] += load(at);
-          store(at, acc[m][n]);
-        }
-      }
-    }
   }
   template <class K, class SKA, class LDB, class F>
   NACRE_MEMBER void steps(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k, F every_fourth) {
@@ -160,6 +140,62 @@ struct Tile {
     }
   }
 };
+
+// A long sum in pieces of at most `Most` steps, which meet in memory: its error grows with the pieces' length and number, not
+// with their product, at the price of one percent.
+template <int R, int NV, i64 Most = kTilePieceK>
+struct Pieces {
+  alignas(64) float sum[R * NV * VL];
+  i64 steps = 0;        // that are in the tile
+  bool waiting = false; // something is in `sum`
+
+  // Adds to the tile, which is clear at first, as Tile::add does.
+  template <class K, class SKA, class LDB, class... Ahead>
+  NACRE_MEMBER void add(Tile<R, NV>& tile, const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k,
+                        Ahead&... ahead) {
+    if (k <= Most) {
+      make_room(tile, k);
+      tile.add(a, ska, b, ldb, k, ahead...);
+      return;
+    }
+    NACRE_ROLLED for (i64 l = 0; l < k; l += Most) {
+      const float* from[R];
+      NACRE_UNROLL for (int m = 0; m < R; ++m) from[m] = a[m] + l * ska;
+      const i64 length = imin(Most, k - l);
+      make_room(tile, length);
+      tile.add(from, ska, b + l * ldb, ldb, length, ahead...);
+    }
+  }
+  NACRE_MEMBER void finish(Tile<R, NV>& tile) {
+    if (waiting) tile.add(sum);
+  }
+
+ private:
+  NACRE_MEMBER void make_room(Tile<R, NV>& tile, i64 next) {
+    if (steps > 0 && steps + next > Most) {
+      finish(tile);
+      tile.write(sum);
+      tile.clear();
+      waiting = true;
+      steps = 0;
+    }
+    steps += next;
+  }
+};
+
+// tile = sum over l of a[m][l * ska] * b[l * ldb + :]
+template <int R, int NV, class K, class SKA, class LDB, class... Ahead>
+NACRE_INLINE void whole_product(Tile<R, NV>& tile, const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k,
+                                Ahead&... ahead) {
+  tile.clear();
+  if (k <= kTilePieceK) {
+    tile.add(a, ska, b, ldb, k, ahead...);
+    return;
+  }
+  Pieces<R, NV> pieces;
+  pieces.add(tile, a, ska, b, ldb, k, ahead...);
+  pieces.finish(tile);
+}
 
 // The rows of C in tiles of at most `height` rows. A constant number of rows is spread evenly, so that no tile is nearly
 // empty: `tall` tiles of short_rows + 1 rows, then tiles of short_rows. A run-time number has whole tiles and a rest.
@@ -390,7 +426,7 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
             [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
               const float* p[R];
               NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + row_of(m, first, i) * lda;
-              tile.product(p, ska, bp, C<NR>{}, k, ahead);
+              whole_product(tile, p, ska, bp, C<NR>{}, k, ahead);
             },
             epilogue);
       }
@@ -508,7 +544,7 @@ NACRE_INLINE void gemm_ab(M m, N n, K k, const float* __restrict a, LDA lda, SKA
             [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
               const float* p[R];
               NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + row_of(m, first, i) * lda;
-              tile.product(p, ska, bp, C<NR>{}, k);
+              whole_product(tile, p, ska, bp, C<NR>{}, k);
             },
             epilogue);
       }
