@@ -484,12 +484,9 @@ void NestEmitter::emit_ready() {
   for (size_t i = 0; i < nest_.code.size(); ++i) {
     const Scalar& s = nest_.code[i];
     if (emitted_[i] || s.op == ScalarOp::reduce) continue;
-    auto available = [&](int other) { return emitted_[static_cast<size_t>(other)]; };
-    bool ready = std::all_of(s.operands.begin(), s.operands.end(), available) &&
-                 std::includes(open_.begin(), open_.end(), depends_[i].begin(), depends_[i].end());
-    for (const std::vector<Expr>* list : {&s.at, &s.when})
-      for (const Expr& e : *list)
-        for (int other : scalars_in(e)) ready = ready && available(other);
+    const std::vector<int> inputs = inputs_of(s);
+    const bool ready = std::all_of(inputs.begin(), inputs.end(), [&](int other) { return emitted_[static_cast<size_t>(other)]; }) &&
+                       std::includes(open_.begin(), open_.end(), depends_[i].begin(), depends_[i].end());
     if (!ready) continue;
     emitted_[i] = true;
     emit_scalar(static_cast<int>(i));

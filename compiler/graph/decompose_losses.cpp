@@ -147,13 +147,13 @@ Results poisson_nll(Call& c) {
   Pair p = operands(c);
   double eps = c.real("eps", 1e-8);
   Tensor loss =
-      c.flag("log_input", true) ? exp(p.x) - p.target * p.x : p.x - p.target * log(p.x + eps);
+      c.flag("log_input", true) ? exp(to_float(p.x)) - p.target * p.x : p.x - p.target * log(p.x + eps);
   if (c.flag("full", false)) {
     Tensor stirling =
-        p.target * log(p.target) - p.target + log(p.target * (2 * std::numbers::pi)) * 0.5;
+        p.target * log(to_float(p.target)) - p.target + log(p.target * (2 * std::numbers::pi)) * 0.5;
     loss = loss + where(le(p.target, 1), full_like(loss, 0), stirling);
   }
-  return reduced(c, loss, p.dtype);
+  return reduced(c, loss, c.output_dtype());  // a floating type also for integers
 }
 
 // ---- Class targets.

@@ -267,10 +267,8 @@ Tensor log_ndtr(const Tensor& x) {
   return cast(where(lt(wide, -30.0), tail, middle), x.dtype());
 }
 
-Tensor ndtr(const Tensor& x) {
-  Tensor wide = cast(x, NACRE_f64);
-  return cast(erfc(wide * (-std::numbers::sqrt2 / 2)) * 0.5, x.dtype());
-}
+// As PyTorch: 0 far below, where erfc would give a tail.
+Tensor ndtr(const Tensor& x) { return (erf(x * (std::numbers::sqrt2 / 2)) + 1) * 0.5; }
 
 // ---- Two operands.
 
