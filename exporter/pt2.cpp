@@ -239,6 +239,8 @@ void Loader::read_inputs(const json& signature) {
           constant->at("tensor_constant_name").get<std::string>());
     } else if (auto given = spec.find("constant_input"); given != spec.end()) {
       add_constant_input(*given);
+    } else if (auto token = spec.find("token"); token != spec.end()) {
+      names_[token->at("arg").at("name").get<std::string>()] = Argument();  // holds nothing
     } else {
       fail(ErrorKind::unsupported, "{} takes objects that are no tensors", path_);
     }
@@ -347,7 +349,7 @@ void Loader::read_outputs(const json& signature) {
       graph.outputs.push_back({read_argument(json::object({{"as_tensor", body.at("arg")}}), names_),
                                OutputKind::input_mutation,
                                body.at("user_input_name").get<std::string>()});
-    } else {
+    } else if (kind != "token") {
       fail(ErrorKind::unsupported, "{} returns a {}: only programs for inference are supported",
            path_, kind);
     }

@@ -5,6 +5,7 @@
 
 #include "compiler/graph/text.h"
 #include "compiler/support/error.h"
+#include "exporter/aten.h"
 
 namespace nacre {
 
@@ -224,6 +225,7 @@ class Reader {
   void read_node(const json& node);
   void read_size(const json& node, const std::string& target);
   void read_higher_order(const json& node, const std::string& name);
+  void read_with_effects(const json& node);
   void inline_body(const json& node, const Wrapper& wrapper);
   void add_node(Node node, const json& outputs);
   ValueId add_output(const json& output);
@@ -594,7 +596,29 @@ void Reader::inline_body(const json& node, const Wrapper& wrapper) {
   if (next > results.size()) malformed();
 }
 
+// `with_effects(token, operator, arguments...)` -> token, results...: run_decompositions() strings calls that only check or
+// print on a token. The graph has an order anyway, so the call stands for itself.
+void Reader::read_with_effects(const json& node) {
+  json call = node;
+  json &inputs = call.at("inputs"), &outputs = call.at("outputs");
+  if (inputs.size() < 2 || outputs.empty() || !inputs[1].at("arg").contains("as_operator"))
+    fail(ErrorKind::user, "the program is malformed: {} lacks its operator", where_.op);
+  const std::string target = inputs[1].at("arg").at("as_operator").get<std::string>();
+  if (auto token = outputs[0].find("as_tensor"); token != outputs[0].end()) names_[token->at("name").get<std::string>()] = Argument();
+  inputs.erase(inputs.begin(), inputs.begin() + 2);
+  outputs.erase(outputs.begin());
+  if (outputs.size() == 1 && outputs[0].contains("as_none")) outputs.clear();
+  const std::string op = target.starts_with("torch.ops.") ? target.substr(10) : target;
+  const auto known = aten::find_operator(op);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].at("name").get<std::string>().empty() && known && i < known->schema().arguments().size())
+      inputs[i]["name"] = known->schema().arguments()[i].name();
+  call["target"] = target;
+  read_node(call);
+}
+
 void Reader::read_higher_order(const json& node, const std::string& name) {
+  if (name == "with_effects") return read_with_effects(node);
   for (const Wrapper& wrapper : kWrappers) {
     if (name == wrapper.name) {
       inline_body(node, wrapper);

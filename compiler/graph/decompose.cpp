@@ -59,7 +59,7 @@ Function find(std::string_view op) {
 // Checks of what export knows; the guards of the artifact and the primitives check it again.
 bool is_assertion(std::string_view op) {
   for (std::string_view name :
-       {"aten._assert_async.", "aten._assert_tensor_metadata.",
+       {"aten._linalg_check_errors.", "aten._assert_async.", "aten._assert_tensor_metadata.",
         "aten.sym_constrain_range.", "aten.sym_constrain_range_for_size.",
         "aten._functional_assert_", "aten._functional_sym_constrain_range"})
     if (op.substr(0, name.size()) == name) return true;
