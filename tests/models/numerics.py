@@ -125,6 +125,9 @@ class Grouped(nn.Module):
     """Products by groups: rows in groups (one of them empty), and a batch."""
 
     def forward(self, rows, weights, ends, batch):
+        if rows.dtype == torch.float64:  # PyTorch's own does not take it, and the reference needs it
+            ends = ends.tolist()
+            return torch.cat([rows[a:b] @ w for a, b, w in zip([0, *ends], ends, weights)]), batch @ weights
         product = torch.nn.functional.grouped_mm
         return product(rows, weights, offs=ends), product(batch, weights)
 
