@@ -5,6 +5,7 @@
 
 #include "compiler/loops/address.h"
 #include "compiler/loops/regions.h"
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 #include "formats/kinds.h"
 
@@ -330,7 +331,7 @@ EntryTables make_entry(const std::string& name, const Graph& graph, const LoopPr
     const Buffer& b = general[output.buffer];
     std::vector<Expr> shape = b.shape;
     if (b.complex) shape.pop_back();
-    const nacre_dtype dtype = !b.complex ? b.dtype : b.dtype == NACRE_f32 ? NACRE_c64 : NACRE_c128;
+    const nacre_dtype dtype = b.complex ? complex_of(b.dtype) : b.dtype;
     formats::Tensor t = tensor(b.name, dtype, shape, graph.symbols, result.nodes);
     if (std::any_of(shape.begin(), shape.end(), [&](const Expr& e) { return has_symbol_of(e, later); }))
       for (const Expr& e : shape) t.bounds.push_back(result.nodes.add(capacity(e, later, general.symbols)));

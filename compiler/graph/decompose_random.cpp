@@ -24,9 +24,12 @@ Tensor bits(Call& c, const Shape& shape, int draw = 0) {
   return reshape(philox(position, key), shape);
 }
 
+// Binary digits of a floating type.
+int digits_of(nacre_dtype dtype) { return dtype == NACRE_f64 ? 53 : dtype == NACRE_f32 ? 24 : dtype == NACRE_f16 ? 11 : 8; }
+
 // [0, 1), with as many digits as the type has.
 Tensor unit(Call& c, const Shape& shape, nacre_dtype dtype, int draw = 0) {
-  const int digits = dtype == NACRE_f64 ? 53 : dtype == NACRE_f32 ? 24 : dtype == NACRE_f16 ? 11 : 8;
+  const int digits = digits_of(dtype);
   const nacre_dtype wide = compute_type(dtype);
   Tensor whole = shift_right(bits(c, shape, draw), 64 - digits) & full(c.builder(), shape, (int64_t{1} << digits) - 1, NACRE_i64);
   return cast(cast(whole, wide) * std::ldexp(1.0, -digits), dtype);
@@ -85,7 +88,7 @@ Results random(Call& c) {  // random_: from 0, or from `from`, to `to` or what t
   if (c.has("to"))
     high = c.size("to");
   else if (is_floating(dtype))
-    high = (int64_t{1} << (dtype == NACRE_f64 ? 53 : dtype == NACRE_f32 ? 24 : dtype == NACRE_f16 ? 11 : 8)) + 1;
+    high = (int64_t{1} << digits_of(dtype)) + 1;
   else
     high = dtype == NACRE_i64 ? INT64_MAX : static_cast<int64_t>(padding_above(dtype)) + 1;
   return whole_numbers(c, c.output_shape(), c.size("from", Expr(0)), high, dtype);

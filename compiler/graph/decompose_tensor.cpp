@@ -34,14 +34,6 @@ int category(nacre_dtype dtype) {
 
 }  // namespace
 
-nacre_dtype complex_of(nacre_dtype floating) {
-  return floating == NACRE_f64 ? NACRE_c128 : NACRE_c64;
-}
-
-nacre_dtype real_of(nacre_dtype complex) {
-  return complex == NACRE_c128 ? NACRE_f64 : complex == NACRE_c64 ? NACRE_f32 : complex;
-}
-
 nacre_dtype promote(nacre_dtype a, nacre_dtype b) {
   if (a == b) return a;
   if (category(a) > category(b)) std::swap(a, b);  // b is of the higher category

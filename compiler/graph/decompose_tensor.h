@@ -24,8 +24,6 @@ using Dims = std::vector<int64_t>;
 
 // ---- Scalar types.
 
-nacre_dtype complex_of(nacre_dtype floating);  // complex64, or complex128 of float64
-nacre_dtype real_of(nacre_dtype complex);      // of its parts; another type is its own
 nacre_dtype promote(nacre_dtype a, nacre_dtype b);  // torch.promote_types
 nacre_dtype float_for(nacre_dtype dtype);           // float32 for integers and bool
 double largest(nacre_dtype dtype);        // torch.finfo(dtype).max

@@ -146,12 +146,15 @@ class Inference {
   std::vector<Value> cholesky();
   std::vector<Value> triangular_solve();
   nacre_dtype part_type(const Value& x) const {
-    expect(x.dtype == NACRE_c64 || x.dtype == NACRE_c128, "{} has no parts", nacre_dtype_name(x.dtype));
-    return x.dtype == NACRE_c64 ? NACRE_f32 : NACRE_f64;
+    expect(is_complex(x.dtype), "{} has no parts", nacre_dtype_name(x.dtype));
+    return real_of(x.dtype);
   }
   nacre_dtype complex_type(const Value& x) const {
     expect(x.dtype == NACRE_f32 || x.dtype == NACRE_f64, "{} is no part of a complex number", nacre_dtype_name(x.dtype));
-    return x.dtype == NACRE_f32 ? NACRE_c64 : NACRE_c128;
+    return complex_of(x.dtype);
+  }
+  void expect_matrices(const Value& x) const {
+    expect(x.shape.size() >= 2 && (x.dtype == NACRE_f32 || x.dtype == NACRE_f64), "no matrices of float32 or float64");
   }
   std::vector<Value> pointwise(const Primitive& prim);
   std::vector<Value> cast() { return one(dtype("dtype"), tensor("a").shape); }
@@ -415,7 +418,7 @@ std::vector<Value> Inference::fft() {
 std::vector<Value> Inference::lu() {
   const Value& x = tensor("x");
   const size_t rank = x.shape.size();
-  expect(rank >= 2 && (x.dtype == NACRE_f32 || x.dtype == NACRE_f64), "no matrices of float32 or float64");
+  expect_matrices(x);
   std::vector<Value> results = one(x.dtype, x.shape);
   Shape pivots = x.shape;
   pivots.pop_back();
@@ -436,7 +439,7 @@ std::vector<Value> Inference::permutation() {
 std::vector<Value> Inference::cholesky() {
   const Value& x = tensor("x");
   const size_t rank = x.shape.size();
-  expect(rank >= 2 && (x.dtype == NACRE_f32 || x.dtype == NACRE_f64), "no matrices of float32 or float64");
+  expect_matrices(x);
   expect(equal(x.shape[rank - 2], x.shape[rank - 1]), "the matrices are not square");
   return one(x.dtype, x.shape);
 }
@@ -445,7 +448,7 @@ std::vector<Value> Inference::triangular_solve() {
   const Value &a = tensor("a"), &b = tensor("b");
   const size_t rank = a.shape.size();
   expect_dtype(b, "b", a.dtype);
-  expect(rank >= 2 && (a.dtype == NACRE_f32 || a.dtype == NACRE_f64), "no matrices of float32 or float64");
+  expect_matrices(a);
   Shape shape = b.shape;
   expect(shape.size() == rank, "ranks {} and {}", rank, shape.size());
   expect_shape(a, "a", [&] {

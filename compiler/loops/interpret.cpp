@@ -12,6 +12,7 @@
 #include "compiler/loops/interpret_nest.h"
 #include "compiler/loops/interpret_rows.h"
 #include "compiler/loops/regions.h"
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -21,7 +22,7 @@ namespace {
 // Complex numbers as the loops have them: their parts in a last dim.
 HostTensor as_parts(HostTensor t) {
   if (!is_complex(t.dtype)) return t;
-  t.dtype = t.dtype == NACRE_c64 ? NACRE_f32 : NACRE_f64;
+  t.dtype = real_of(t.dtype);
   t.shape.push_back(2);
   return t;
 }
@@ -128,7 +129,7 @@ class Run {
     HostTensor t = make_tensor(a.dtype, a.shape, &bytes);
     if (t.size_bytes) std::memcpy(bytes, a.data.get(), t.size_bytes);
     if (complex) {
-      t.dtype = t.dtype == NACRE_f32 ? NACRE_c64 : NACRE_c128;
+      t.dtype = complex_of(t.dtype);
       t.shape.pop_back();
     }
     return t;

@@ -7,6 +7,7 @@
 #include "compiler/graph/text.h"
 #include "compiler/loops/lowering.h"
 #include "compiler/loops/regions.h"
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -22,10 +23,6 @@ bool is_view(const std::string& op) {
 
 // Complex numbers are stored as their two parts, in a last dim of their own.
 bool is_complex(const Value& v) { return nacre::is_complex(v.dtype); }
-
-nacre_dtype stored_dtype(const Value& v) {
-  return !is_complex(v) ? v.dtype : v.dtype == NACRE_c64 ? NACRE_f32 : NACRE_f64;
-}
 
 std::vector<Expr> stored_shape(const Value& v) {
   std::vector<Expr> shape = v.shape;
@@ -175,7 +172,7 @@ void Lowering::lower_inputs() {
       const BufferKind kind = input.kind == InputKind::user ? BufferKind::input
                               : state                       ? BufferKind::state
                                                             : BufferKind::weight;
-      b = new_buffer(v.name, kind, stored_dtype(v), stored_shape(v));
+      b = new_buffer(v.name, kind, real_of(v.dtype), stored_shape(v));
       program_[b].complex = is_complex(v);
       if (kind == BufferKind::input)
         program_[b].index = static_cast<int>(program_.inputs.size());

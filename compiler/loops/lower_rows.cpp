@@ -73,7 +73,7 @@ void Lowering::lower_bitcast(const Node& node, const NodeArgs& args) {
   const ValueId x = args.value("x");
   RowWork work;
   work.kind = RowKind::bitcast;
-  work.inputs = {is_whole(program_, view(x)) ? view(x).buffer : materialised(view(x), graph_[x].name, node.where)};
+  work.inputs = {rows_of(x, static_cast<int>(graph_[x].shape.size()) - 1, node.where)};
   work.outputs = {result_buffer(node.outputs[0])};
   new_group("bitcast").rows = work;
 }

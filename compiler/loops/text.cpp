@@ -174,9 +174,9 @@ class Printer {
     // Groups of a region stand further in.
     std::string blanks;
     for (const Group& g : program_.groups) {
-      const auto kind = g.control ? std::optional(g.control->kind) : std::nullopt;
-      const bool parts = kind == ControlKind::else_ || kind == ControlKind::while_;
-      if (parts || kind == ControlKind::end) blanks.resize(blanks.size() - 2);
+      const auto is = [&](ControlKind kind) { return g.control && g.control->kind == kind; };
+      const bool parts = is(ControlKind::else_) || is(ControlKind::while_);
+      if (parts || is(ControlKind::end)) blanks.resize(blanks.size() - 2);
       std::string text;
       group(g, text);
       for (size_t at = 0; at < text.size();) {
@@ -184,7 +184,7 @@ class Printer {
         out += blanks + text.substr(at, end - at);
         at = end;
       }
-      if (parts || kind == ControlKind::if_ || kind == ControlKind::loop) blanks += "  ";
+      if (parts || is(ControlKind::if_) || is(ControlKind::loop)) blanks += "  ";
     }
     for (size_t i = 0; i < program_.inputs.size(); ++i) {
       auto number = program_.input_numbers.find(static_cast<int>(i));

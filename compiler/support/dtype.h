@@ -12,6 +12,11 @@ namespace nacre {
 inline char kind_of(nacre_dtype dtype) { return nacre_dtype_kind(dtype); }
 inline bool is_floating(nacre_dtype dtype) { return kind_of(dtype) == 'f'; }
 inline bool is_complex(nacre_dtype dtype) { return kind_of(dtype) == 'c'; }
+inline nacre_dtype complex_of(nacre_dtype floating) { return floating == NACRE_f64 ? NACRE_c128 : NACRE_c64; }
+// Of its parts; another type is its own.
+inline nacre_dtype real_of(nacre_dtype complex) {
+  return complex == NACRE_c128 ? NACRE_f64 : complex == NACRE_c64 ? NACRE_f32 : complex;
+}
 inline bool is_integer(nacre_dtype dtype) { return kind_of(dtype) == 'i' || kind_of(dtype) == 'u'; }
 inline bool is_integer_or_bool(nacre_dtype dtype) {
   return is_integer(dtype) || kind_of(dtype) == 'b';
