@@ -57,9 +57,10 @@ class Loader {
   void read(const json& file, const std::string& model);
   void read_weight_files(const std::string& model);
   void read_inputs(const json& signature);
-  void read_samples(const json& program, const std::string& model);
+  void read_samples(const std::string& model);
+  void read_call(const json& program);
   void read_guards(const json& program);
-  void read_paths(const json& program);
+  void read_paths();
   void read_narrowed();
   void read_outputs(const json& signature);
   void share_memory();
@@ -76,6 +77,12 @@ class Loader {
   std::map<std::string, Weight> weights_;
   // The user's arguments in the order of the program's tree of them: which of graph.inputs, or -1.
   std::vector<int> arguments_;
+  // How they and the results are nested, and what the positional arguments are called.
+  struct CallTree {
+    json takes, gives;
+    std::vector<std::string> names;
+  };
+  std::optional<CallTree> call_;
 };
 
 std::string Loader::find_model() {
@@ -113,6 +120,7 @@ void Loader::read(const json& file, const std::string& model) {
   symbols_.read_ranges(file.at("range_constraints"));
   read_weight_files(model);
   read_inputs(signature);
+  read_call(file);
   read_guards(file);
   for (GraphInput& input : program_.graph.inputs) {  // what the guards make equal
     Value& v = program_.graph[input.value];
@@ -125,8 +133,8 @@ void Loader::read(const json& file, const std::string& model) {
   for (auto& input : program_.graph.inputs)
     if (input.kind != InputKind::user)
       program_.weights[input.target] = weights_.at(input.target).tensor;
-  read_samples(file, model);
-  read_paths(file);
+  read_samples(model);
+  read_paths();
   read_narrowed();
   finish_symbols(program_.graph);
   for (size_t i : written_inputs(program_.graph)) {
@@ -247,21 +255,25 @@ void Loader::read_inputs(const json& signature) {
   }
 }
 
+void Loader::read_call(const json& program) {
+  const json& calls = program.at("graph_module").at("module_call_graph");
+  if (calls.empty() || calls[0].at("signature").is_null()) return;
+  const json& signature = calls[0].at("signature");
+  const auto tree = [&](const char* spec) { return json::parse(signature.at(spec).get<std::string>()).at(1); };
+  call_ = {tree("in_spec"), tree("out_spec"), {}};
+  if (auto names = signature.find("forward_arg_names");
+      names != signature.end() && names->is_array())
+    call_->names = names->get<std::vector<std::string>>();
+}
+
 // Names of sizes and numbers in guards: `L['x'].size()[0]`, `L['n']`.
 void Loader::read_guards(const json& program) {
   auto guards = program.find("guards_code");
   if (guards == program.end() || guards->empty()) return;
   std::map<std::string, Expr> meanings;
   const Graph& graph = program_.graph;
-  const json& calls = program.at("graph_module").at("module_call_graph");
-  if (!calls.empty() && !calls[0].at("signature").is_null()) {
-    const json& signature = calls[0].at("signature");
-    json spec = json::parse(signature.at("in_spec").get<std::string>());
-    const json& tree = spec.at(1);
-    std::vector<std::string> given;
-    if (auto names = signature.find("forward_arg_names");
-        names != signature.end() && names->is_array())
-      given = names->get<std::vector<std::string>>();
+  if (call_) {
+    const std::vector<std::string>& given = call_->names;
     size_t next = 0;
     auto leaf = [&](const std::string& source, const PickledObject*) {
       if (next >= arguments_.size())
@@ -269,10 +281,8 @@ void Loader::read_guards(const json& program) {
       const int input = arguments_[next++];
       std::vector<std::string> sources;
       // `[0][2]...` is the third positional argument, `[1]['k']...` a named one.
-      if (source.starts_with("[0][")) {
-        size_t close = source.find(']', 4);
-        size_t index = static_cast<size_t>(std::stoul(source.substr(4, close - 4)));
-        std::string rest = source.substr(close + 1);
+      if (const auto place = positional(source)) {
+        const auto& [index, rest] = *place;
         if (index < given.size()) {
           const std::string& name = given[index];
           sources.push_back("L['" + name + "']" + rest);
@@ -314,7 +324,7 @@ void Loader::read_guards(const json& program) {
         meanings.emplace(s + ".storage_offset()", v.offset);
       }
     };
-    walk_tree(tree, nullptr, leaf);
+    walk_tree(call_->takes, nullptr, leaf);
   }
   auto meaning = [&](std::string_view source) -> std::optional<Expr> {
     auto found = meanings.find(std::string(source));
@@ -480,7 +490,7 @@ void Loader::share_memory() {
   for (GraphOutput& output : graph.outputs) renumber_argument(output.value);
 }
 
-void Loader::read_samples(const json& program, const std::string& model) {
+void Loader::read_samples(const std::string& model) {
   Graph& graph = program_.graph;
   std::optional<PickledObject> samples;
   std::string record = "data/sample_inputs/" + model + ".pt";
@@ -488,9 +498,7 @@ void Loader::read_samples(const json& program, const std::string& model) {
     std::string bytes = archive_.text(record);
     if (!bytes.empty()) samples = read_pickle(bytes);
   }
-  const json& calls = program.at("graph_module").at("module_call_graph");
-  if (calls.empty() || calls[0].at("signature").is_null()) return;
-  json spec = json::parse(calls[0].at("signature").at("in_spec").get<std::string>());
+  if (!call_) return;
   std::vector<HostTensor> tensors;
   bool complete = samples.has_value();
   size_t next = 0;
@@ -531,7 +539,7 @@ void Loader::read_samples(const json& program, const std::string& model) {
     }
     tensors.push_back(std::move(tensor));
   };
-  walk_tree(spec.at(1), samples ? &*samples : nullptr, leaf);
+  walk_tree(call_->takes, samples ? &*samples : nullptr, leaf);
   if (complete) program_.sample_inputs = std::move(tensors);
 }
 
@@ -548,27 +556,19 @@ void Loader::read_narrowed() {
 }
 
 // Where inputs and outputs lie in what the module takes and gives.
-void Loader::read_paths(const json& program) {
+void Loader::read_paths() {
+  if (!call_) return;
   Graph& graph = program_.graph;
-  const json& calls = program.at("graph_module").at("module_call_graph");
-  if (calls.empty() || calls[0].at("signature").is_null()) return;
-  const json& signature = calls[0].at("signature");
-  std::vector<std::string> given;
-  if (auto names = signature.find("forward_arg_names");
-      names != signature.end() && names->is_array())
-    given = names->get<std::vector<std::string>>();
   size_t next = 0;
-  const json takes = json::parse(signature.at("in_spec").get<std::string>());
-  walk_tree(takes.at(1), nullptr, [&](const std::string& source, const PickledObject*) {
+  walk_tree(call_->takes, nullptr, [&](const std::string& source, const PickledObject*) {
     const int number = next < arguments_.size() ? arguments_[next++] : -1;
     if (number < 0) return;
     GraphInput& input = graph.inputs[static_cast<size_t>(number)];
-    const std::string path = argument_path(source, given);
+    const std::string path = argument_path(source, call_->names);
     if (path != input.target) input.path = path;
   });
   next = 0;
-  const json gives = json::parse(signature.at("out_spec").get<std::string>());
-  walk_tree(gives.at(1), nullptr, [&](const std::string& source, const PickledObject*) {
+  walk_tree(call_->gives, nullptr, [&](const std::string& source, const PickledObject*) {
     while (next < graph.outputs.size() && graph.outputs[next].kind != OutputKind::user) ++next;
     if (next < graph.outputs.size()) graph.outputs[next++].target = source;
   });

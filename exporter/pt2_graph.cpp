@@ -161,6 +161,8 @@ Provenance read_provenance(const json& node, const std::string& op) {
   return where;
 }
 
+constexpr std::string_view kOperator = "torch.ops.", kHigherOrder = "torch.ops.higher_order.";
+
 struct Operators {
   const char* name;
   std::vector<const char*>
@@ -428,7 +430,6 @@ void Reader::add_node(Node node, const json& outputs) {
 
 void Reader::read_node(const json& node) {
   std::string target = node.at("target").get<std::string>();
-  constexpr std::string_view kOperator = "torch.ops.", kHigherOrder = "torch.ops.higher_order.";
   bool is_operator = target.starts_with(kOperator);
   where_ = read_provenance(node, is_operator ? target.substr(kOperator.size()) : target);
   if (target.starts_with(kHigherOrder)) {
@@ -608,8 +609,7 @@ void Reader::read_with_effects(const json& node) {
   inputs.erase(inputs.begin(), inputs.begin() + 2);
   outputs.erase(outputs.begin());
   if (outputs.size() == 1 && outputs[0].contains("as_none")) outputs.clear();
-  const std::string op = target.starts_with("torch.ops.") ? target.substr(10) : target;
-  const auto known = aten::find_operator(op);
+  const auto known = target.starts_with(kOperator) ? aten::find_operator(target.substr(kOperator.size())) : std::nullopt;
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].at("name").get<std::string>().empty() && known && i < known->schema().arguments().size())
       inputs[i]["name"] = known->schema().arguments()[i].name();

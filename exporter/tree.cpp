@@ -65,19 +65,24 @@ void walk_tree(const json& spec, const PickledObject* object,
   walk(spec, object, "", 0, leaf);
 }
 
+std::optional<Positional> positional(const std::string& path) {
+  if (!path.starts_with("[0][")) return std::nullopt;
+  const std::size_t close = path.find(']', 4);
+  Positional result;
+  if (std::from_chars(path.data() + 4, path.data() + close, result.number).ptr != path.data() + close)
+    return std::nullopt;  // positional arguments that are no tuple
+  result.rest = path.substr(close + 1);
+  return result;
+}
+
 std::string argument_path(const std::string& path, const std::vector<std::string>& names) {
-  const auto inside = [&](std::size_t from, std::size_t to) { return path.substr(from, to - from); };
-  if (path.starts_with("[0][")) {
-    const std::size_t close = path.find(']', 4);
-    std::size_t number = 0;
-    if (std::from_chars(path.data() + 4, path.data() + close, number).ptr != path.data() + close)
-      return path;  // positional arguments that are no tuple
-    const std::string name = number < names.size() ? names[number] : fmt::format("args[{}]", number);
-    return name + path.substr(close + 1);
+  if (const auto place = positional(path)) {
+    const std::string name = place->number < names.size() ? names[place->number] : fmt::format("args[{}]", place->number);
+    return name + place->rest;
   }
   if (path.starts_with("[1]['")) {
     const std::size_t close = path.find("']", 5);
-    return inside(5, close) + path.substr(close + 2);
+    return path.substr(5, close - 5) + path.substr(close + 2);
   }
   return path;
 }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,13 @@ namespace nacre {
 void walk_tree(
     const nlohmann::json& spec, const PickledObject* object,
     const std::function<void(const std::string& path, const PickledObject* object)>& leaf);
+
+// A leaf of `in_spec` below positional argument `number`; nullopt for a named one.
+struct Positional {
+  std::size_t number = 0;
+  std::string rest;  // of the path
+};
+std::optional<Positional> positional(const std::string& path);
 
 // The path of a leaf of `in_spec`, which holds the positional and the named arguments, from the
 // argument's name on. `names` are those of the positional ones.
