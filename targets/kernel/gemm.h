@@ -188,10 +188,6 @@ template <int R, int NV, class K, class SKA, class LDB, class... Ahead>
 NACRE_INLINE void whole_product(Tile<R, NV>& tile, const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k,
                                 Ahead&... ahead) {
   tile.clear();
-  if (k <= kTilePieceK) {
-    tile.add(a, ska, b, ldb, k, ahead...);
-    return;
-  }
   Pieces<R, NV> pieces;
   pieces.add(tile, a, ska, b, ldb, k, ahead...);
   pieces.finish(tile);
