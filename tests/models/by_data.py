@@ -5,8 +5,6 @@
 The case folders are those of export.py.
 """
 import argparse
-import hashlib
-import shutil
 import sys
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import numbers_from_data
 import sizes
 from case import CASES, DECOMPOSED
 
-FILES = [Path(module.__file__) for module in (case, control, sizes, numbers_from_data)]
+FILES = [module.__file__ for module in (case, control, sizes, numbers_from_data)]
 
 
 def main():
@@ -29,17 +27,13 @@ def main():
     if options.list or not options.out:
         print("\n".join(CASES))
         return 0
-    made_from = hashlib.sha256(b"".join(f.read_bytes() for f in FILES)).hexdigest()[:16]
     failed = 0
     for name in options.only.split(",") if options.only else CASES:
         folder = options.out / name
-        stamp = folder / "made_from"
-        if not stamp.exists() or stamp.read_text() != made_from:
-            shutil.rmtree(folder, ignore_errors=True)
         try:
-            if export.write_case(folder, name, CASES[name], name in DECOMPOSED):
+            decomposed = name in DECOMPOSED
+            if export.write_case(folder, name, CASES[name], decomposed, export.version(decomposed, FILES)):
                 print(f"exported {name}", flush=True)
-            stamp.write_text(made_from)
         except Exception as error:
             failed += 1
             print(f"{name}: {type(error).__name__}: {str(error).strip()[:1500]}", file=sys.stderr, flush=True)

@@ -6,10 +6,8 @@ One program, so one artifact, serves all sizes of a model: among them 1, a prime
 of export.py. The recurrent models keep their time: torch.export pins it, since it unrolls what is left of the loop.
 """
 import argparse
-import hashlib
-import multiprocessing
+import functools
 import sys
-import time
 from pathlib import Path
 
 import torch
@@ -17,8 +15,6 @@ from torch.export import Dim
 
 import export
 import zoo
-
-HERE = Path(__file__).resolve().parent
 
 
 def dims(**sizes):
@@ -97,24 +93,6 @@ def make(name):
                           refuse=[refused])
 
 
-def version(decomposed):
-    return hashlib.sha256(base_version(decomposed).encode() + Path(__file__).read_bytes()).hexdigest()[:16]
-
-
-base_version, export.version = export.version, version
-
-
-def write_job(job):
-    folder, name = job
-    torch.set_num_threads(1)
-    start = time.perf_counter()
-    try:
-        written = export.write_case(folder, name, lambda: make(name), False)
-        return name, time.perf_counter() - start if written else 0, ""
-    except Exception as error:
-        return name, 0, f"{type(error).__name__}: {str(error).strip()[:3000]}"
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder of the case folders")
@@ -134,16 +112,8 @@ def main():
         return 0
     if not options.out:
         parser.error("--out is needed")
-    jobs = [(options.out / f"{name}_sizes", name) for name in names]
-    failed = 0
-    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
-        for name, seconds, error in pool.imap(write_job, jobs):
-            if error:
-                failed += 1
-                print(f"{name}: {error}", file=sys.stderr, flush=True)
-            elif seconds:
-                print(f"exported {name} in {seconds:.1f} s", flush=True)
-    return 1 if failed else 0
+    key = export.version(False, [__file__])
+    return export.write_cases([(options.out / f"{name}_sizes", name, functools.partial(make, name), False, key) for name in names], options.jobs)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ run_decompositions(), in core ATen operators.
 """
 import argparse
 import copy
+import functools
 import hashlib
+import importlib.metadata
 import json
 import multiprocessing
 import os
@@ -330,17 +332,18 @@ def write_refused(folder, index, module, args):
     return {name: entry}
 
 
-def version(decomposed):
+def version(decomposed, sources=(), packages=()):
+    """Of what a case is made from; `sources`: further files, `packages`: further packages."""
     digest = hashlib.sha256(torch.__version__.encode())
-    for path in (Path(__file__), PRETRAINED / "pretrained.py", HERE / "zoo.py", HERE / "numerics.py"):
-        digest.update(path.read_bytes())
+    for path in (Path(__file__), PRETRAINED / "pretrained.py", HERE / "zoo.py", HERE / "numerics.py", *sources):
+        digest.update(Path(path).read_bytes())
+    digest.update(" ".join(importlib.metadata.version(package) for package in packages).encode())
     digest.update(b"decomposed" if decomposed else b"captured")
     return digest.hexdigest()[:16]
 
 
-def write_case(folder, name, make, decomposed):
-    """Writes one case, unless it is there; says what it did."""
-    key = version(decomposed)
+def write_case(folder, name, make, decomposed, key):
+    """Writes one case, unless one of this version is there; says what it did."""
     try:
         if json.loads((folder / "case.json").read_text())["version"] == key:
             return False
@@ -374,14 +377,37 @@ def write_case(folder, name, make, decomposed):
 
 def write_job(job):
     """(name, seconds that it took, what went wrong); one model's failure leaves the others alone."""
-    folder, name, decomposed = job
+    folder, name, make, decomposed, key = job
     torch.set_num_threads(1)
     start = time.perf_counter()
     try:
-        written = write_case(folder, name, cases()[name], decomposed)
+        written = write_case(folder, name, make, decomposed, key)
         return name, time.perf_counter() - start if written else 0, ""
     except Exception as error:
         return name, 0, f"{type(error).__name__}: {str(error).strip()[:2000]}"
+
+
+def write_cases(jobs, processes, most=None):
+    """Writes cases, (folder, name, make, decomposed, version) each, and tells of them; the exit status.
+
+    most    how many a process writes before another takes its place, where the models' memory does not all come back
+    """
+    failed = 0
+    if len(jobs) == 1 or (processes == 1 and not most):
+        answers = map(write_job, jobs)
+    else:
+        answers = multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=most).imap(write_job, jobs)
+    for name, seconds, error in answers:
+        if error:
+            failed += 1
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
+        elif seconds:
+            print(f"exported {name} in {seconds:.1f} s", flush=True)
+    return 1 if failed else 0
+
+
+def make(name):
+    return cases()[name]()
 
 
 def main():
@@ -407,19 +433,8 @@ def main():
         return 0
     if not options.out:
         parser.error("--out is needed")
-    jobs = [(options.out / name, name, options.decomposed) for name in chosen]
-    failed = 0
-    if options.jobs == 1 or len(jobs) == 1:
-        answers = map(write_job, jobs)
-    else:
-        answers = multiprocessing.get_context("spawn").Pool(options.jobs).imap(write_job, jobs)
-    for name, seconds, error in answers:
-        if error:
-            failed += 1
-            print(f"{name}: {error}", file=sys.stderr, flush=True)
-        elif seconds:
-            print(f"exported {name} in {seconds:.1f} s", flush=True)
-    return 1 if failed else 0
+    key = version(options.decomposed)
+    return write_cases([(options.out / name, name, functools.partial(make, name), options.decomposed, key) for name in chosen], options.jobs)
 
 
 if __name__ == "__main__":

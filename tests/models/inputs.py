@@ -8,7 +8,6 @@ names the inputs that share one storage in the last of the sets.
 """
 import argparse
 import dataclasses
-import hashlib
 import json
 import sys
 from pathlib import Path
@@ -110,22 +109,16 @@ CASES = {
 }
 
 
-def version(decomposed):
-    return hashlib.sha256(base_version(decomposed).encode() + Path(__file__).read_bytes()).hexdigest()[:16]
-
-
-base_version, export.version = export.version, version
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of the case folders")
     parser.add_argument("--only", help="names, separated by commas")
     options = parser.parse_args()
+    key = export.version(False, [__file__])
     for name in options.only.split(",") if options.only else CASES:
         make, variants, alias = CASES[name]
         folder = options.out / name
-        if not export.write_case(folder, name, make, False):
+        if not export.write_case(folder, name, make, False, key):
             continue
         case = json.loads((folder / "case.json").read_text())
         case.update(variants=variants, alias=alias)

@@ -8,13 +8,10 @@ width, depth and vocabulary shrink. The case folders are those of export.py, PAC
 scripts and of the packages wrote is left as it is.
 """
 import argparse
-import hashlib
-import importlib.metadata
+import functools
 import inspect
-import multiprocessing
 import os
 import sys
-import time
 from pathlib import Path
 
 import torch
@@ -132,27 +129,6 @@ def make(name):
     return export.Program(module.requires_grad_(False), {"set_0": [inputs]}, note=name)
 
 
-def version(decomposed):
-    packages = " ".join(importlib.metadata.version(package) for package in PACKAGES)
-    return hashlib.sha256((base_version(decomposed) + packages).encode() + Path(__file__).read_bytes()).hexdigest()[:16]
-
-
-base_version, export.version = export.version, version
-
-
-def write_job(job):
-    """(name, seconds that it took, what went wrong); one model's failure leaves the others alone."""
-    out, name = job
-    torch.set_num_threads(1)
-    start = time.perf_counter()
-    try:
-        folder = out / name.replace("/", "-")
-        written = export.write_case(folder, folder.name, lambda: make(name), False)
-        return name, time.perf_counter() - start if written else 0, ""
-    except Exception as error:
-        return name, 0, f"{type(error).__name__}: {str(error).strip()[:2000]}"
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder of the case folders")
@@ -171,15 +147,10 @@ def main():
         return 0
     if not options.out:
         parser.error("--out is needed")
-    failed = 0
-    with multiprocessing.get_context("spawn").Pool(options.jobs, maxtasksperchild=8) as pool:
-        for name, seconds, error in pool.imap(write_job, [(options.out, name) for name in names]):
-            if error:
-                failed += 1
-                print(f"{name}: {error}", file=sys.stderr, flush=True)
-            elif seconds:
-                print(f"exported {name} in {seconds:.1f} s", flush=True)
-    return 1 if failed else 0
+    key = export.version(False, [__file__], PACKAGES)
+    cases = {name.replace("/", "-"): name for name in names}
+    return export.write_cases([(options.out / case, case, functools.partial(make, name), False, key) for case, name in cases.items()],
+                              options.jobs, most=8)
 
 
 if __name__ == "__main__":
