@@ -109,6 +109,11 @@ nacre_environment() {
   printf '%s\n' "$folder/bin/python"
 }
 
+# nacre_environment_over NAME PYTHON FILE: the packages of the requirement FILE over those of PYTHON; both are in its name.
+nacre_environment_over() {
+  nacre_environment "$1-$( (echo "$2"; cat "$3") | sha256sum | cut -c 1-12)" "$2" "$2" "$3"
+}
+
 nacre_hash() { cat "$@" | sha256sum | cut -c 1-12; }
 
 nacre_setup_python() {
@@ -126,8 +131,7 @@ nacre_setup_python() {
       "$NACRE_TORCH_VERSION".*) ;;
       *) nacre_fail "NACRE_PYTHON is $given with torch $version; needed is $NACRE_TORCH_VERSION"; return 1 ;;
     esac
-    NACRE_PYTHON=$(nacre_environment "venv-over-$( (echo "$given"; cat "$own") | sha256sum | cut -c 1-12)" \
-      "$given" "$given" "$own") || return 1
+    NACRE_PYTHON=$(nacre_environment_over venv-over "$given" "$own") || return 1
   fi
   export NACRE_PYTHON
 }

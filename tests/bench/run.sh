@@ -28,9 +28,7 @@ done
 python=$NACRE_PYTHON
 case ,$peers, in
   *,onnxruntime,* | *,openvino,*)
-    peer_list=$root/.ci/requirements-peers.txt
-    python=$(nacre_environment "venv-peers-$( (echo "$python"; cat "$peer_list") | sha256sum | cut -c 1-12)" \
-      "$python" "$python" "$peer_list")
+    python=$(nacre_environment_over venv-peers "$python" "$root/.ci/requirements-peers.txt")
     ;;
 esac
 export NACRE_BIN PYTHONDONTWRITEBYTECODE=1 BENCH_BUILD=${BENCH_BUILD:-$NACRE_CACHE/bench}
