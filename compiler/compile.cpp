@@ -86,7 +86,7 @@ struct Kernels {
   std::vector<uint32_t> add(const std::vector<KernelSource>& kernels) {
     std::vector<uint32_t> numbers;
     for (const KernelSource& kernel : kernels) {
-      if (kernel.body.empty()) {  // of control flow
+      if (kernel.body.empty()) {  // of control flow, or an import
         numbers.push_back(0);
         continue;
       }
@@ -260,7 +260,7 @@ bool keep_what_pays(const std::vector<Method>& methods, std::vector<EntryForms>&
   };
   std::vector<Judged> good;
   const auto costs = formats::variant_costs(model.artifact);
-  const bool here = !(model.artifact.images[0].features & ~host_features());
+  const bool here = !(model.artifact.images[0].features & ~host_features()) && model.artifact.imports.empty();
   for (size_t e = 0; e < entries.size(); ++e)
     for (size_t f = 0; f < entries[e].forms.size(); ++f) {
       const Form& form = entries[e].forms[f];

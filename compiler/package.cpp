@@ -22,6 +22,7 @@ CompiledModel package(Tables tables, std::vector<formats::Entry> entries, CodeIm
   a.producer = producer;
   a.symbols = std::move(tables.symbols);
   a.provenances = std::move(tables.provenances);
+  a.imports = std::move(tables.imports);
   for (const Tables::Weight& weight : tables.weights) {
     result.weights.push_back(weight.data);
     a.weights.push_back(weight_of(weight.name, weight.data));

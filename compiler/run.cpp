@@ -84,28 +84,46 @@ void require(nacre_status status, const std::string& message) {
   fail(kind_of(status), "{}", message.empty() ? nacre_status_text(status) : message);
 }
 
-RuntimeModel RuntimeModel::open(const std::filesystem::path& path) {
+namespace {
+
+nacre_open_options with_imports(const Imports& imports) {
+  nacre_open_options options{};
+  options.imports = imports.data();
+  options.import_count = imports.size();
+  return options;
+}
+
+// How this command is given what a model lacks.
+std::string remedy(nacre_status status) {
+  return status == NACRE_MISSING_IMPORT ? " (--import LIBRARY.so gives it to this command)" : "";
+}
+
+}  // namespace
+
+RuntimeModel RuntimeModel::open(const std::filesystem::path& path, const Imports& imports) {
   RuntimeModel model;
   model.name_ = path.string();
   nacre_model* opened = nullptr;
   nacre_error error{};
-  const nacre_status status = nacre_model_open(path.c_str(), nullptr, &opened, &error);
-  const std::string reason = error.message;
+  const nacre_open_options options = with_imports(imports);
+  const nacre_status status = nacre_model_open(path.c_str(), &options, &opened, &error);
+  const std::string reason = error.message + remedy(status);
   require(status,
           reason.find(model.name_) == std::string::npos ? model.name_ + ": " + reason : reason);
   model.model_.reset(opened);
   return model;
 }
 
-RuntimeModel RuntimeModel::open(const AlignedBytes& bytes, std::string name) {
+RuntimeModel RuntimeModel::open(const AlignedBytes& bytes, std::string name, const Imports& imports) {
   RuntimeModel model;
   model.name_ = std::move(name);
   nacre_model* opened = nullptr;
   nacre_error error{};
+  const nacre_open_options options = with_imports(imports);
   const nacre_status status =
-      nacre_model_open_memory(bytes.data(), bytes.size(), nullptr, &opened, &error);
+      nacre_model_open_memory(bytes.data(), bytes.size(), &options, &opened, &error);
   check(status != NACRE_BAD_ARTIFACT, "the runtime refuses {}: {}", model.name_, error.message);
-  require(status, model.name_ + ": " + error.message);
+  require(status, model.name_ + ": " + error.message + remedy(status));
   model.model_.reset(opened);
   return model;
 }

@@ -22,13 +22,16 @@ AlignedBytes artifact_memory(const formats::Artifact& artifact);
 // and threads the environment's.
 void require(nacre_status status, const std::string& message);
 
+// Functions that stand in for operators of torch.library.
+using Imports = std::vector<nacre_import>;
+
 class RuntimeModel {
  public:
   // Maps the file.
-  static RuntimeModel open(const std::filesystem::path& path);
+  static RuntimeModel open(const std::filesystem::path& path, const Imports& imports = {});
   // `bytes` must outlive the model. `name` is for messages. The artifact is the compiler's own: that
   // it is damaged is an Error{internal}.
-  static RuntimeModel open(const AlignedBytes& bytes, std::string name);
+  static RuntimeModel open(const AlignedBytes& bytes, std::string name, const Imports& imports = {});
 
   const nacre_model* get() const { return model_.get(); }
   const std::string& name() const { return name_; }

@@ -4,16 +4,20 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
+#include "compiler/graph/ops.h"
 #include "compiler/support/error.h"
 #include "exporter/aten.h"
 
 namespace nacre {
 namespace {
 
+// An operator of torch.library writes nothing and shares nothing: torch.export has made it
+// functional, or the reader has refused it.
 bool has_schema(const std::string& op) {
-  return !op.starts_with("sym.") && !op.starts_with("higher_order.");
+  return !op.starts_with("sym.") && !op.starts_with("higher_order.") && !is_library_operator(op);
 }
 
 bool writes(const c10::Argument& a) {
@@ -99,6 +103,16 @@ std::optional<Probe> probe(const Graph& graph, const Node& node, const c10::Oper
 }
 
 }  // namespace
+
+bool is_custom(const std::string& op) {
+  static const auto* spaces = [] {
+    auto* all = new std::set<std::string>{"prims", "quantized_decomposed"};  // in PyTorch's own Python
+    for (const c10::OperatorName& each : c10::Dispatcher::singleton().getAllOpNames())
+      all->insert(each.name.substr(0, each.name.find("::")));
+    return all;
+  }();
+  return !spaces->contains(op.substr(0, op.find('.')));
+}
 
 std::map<std::string, int64_t> hints(const Graph& graph) {
   std::map<std::string, int64_t> result;

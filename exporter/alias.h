@@ -13,6 +13,9 @@
 
 namespace nacre {
 
+// Whether libtorch has nothing of the operator's namespace: one that a program made with torch.library.
+bool is_custom(const std::string& op);
+
 struct NodeEffects {
   std::vector<ValueId> written;  // arguments whose memory the node changes, in the schema's order
   std::vector<ValueId> shares;   // for each output: the argument whose memory it has, or kNoValue

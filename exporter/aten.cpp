@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compiler/graph/ops.h"
 #include "compiler/graph/text.h"
 #include "compiler/support/error.h"
 
@@ -125,6 +126,11 @@ std::optional<c10::OperatorHandle> find_operator(const std::string& op) {
 
 c10::OperatorHandle require_operator(const Node& node) {
   auto op = find_operator(node.op);
+  if (is_library_operator(node.op)) {
+    fail_at(ErrorKind::unsupported, where_text(node.where),
+            "{} is an operator of torch.library, which only the application can compute",
+            node.op.substr(kLibrary.size()));
+  }
   if (!op) {
     fail_at(ErrorKind::unsupported, where_text(node.where),
             "{} is no operator of this libtorch: a custom operator cannot be run or analysed here",

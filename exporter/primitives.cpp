@@ -458,6 +458,10 @@ std::vector<c10::IValue> run_primitive(const Graph& graph, const Node& node,
   if (name == "attention") return one(attention(c));
   if (name == "lstm") return recurrent(c, 2);
   if (name == "gru") return recurrent(c, 1);
+  if (name == "import") {
+    fail_at(ErrorKind::unsupported, where_text(node.where), "{} is computed by the application",
+            node.where.op);
+  }
   fail(ErrorKind::internal, "{} has no meaning in ATen here", node.op);
 }
 

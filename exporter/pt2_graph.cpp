@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/graph/ops.h"
 #include "compiler/graph/text.h"
 #include "compiler/support/error.h"
+#include "exporter/alias.h"
 #include "exporter/aten.h"
 
 namespace nacre {
@@ -228,8 +230,10 @@ class Reader {
   void read_size(const json& node, const std::string& target);
   void read_higher_order(const json& node, const std::string& name);
   void read_with_effects(const json& node);
+  void read_functionalized(const json& node);
   void inline_body(const json& node, const Wrapper& wrapper);
   void add_node(Node node, const json& outputs);
+  void add_library_node(Node node, const json& outputs);
   ValueId add_output(const json& output);
   ValueId define(const std::string& name, Value value);
   ValueId as_value(const Argument& a, const std::string& name);
@@ -415,6 +419,63 @@ ValueId Reader::add_output(const json& output) {
           tag.substr(3));
 }
 
+// An operator of torch.library. What it changes, its schema says, which the program does not hold.
+void Reader::add_library_node(Node node, const json& outputs) {
+  const std::string op = node.op;
+  node.op = std::string(kLibrary) + op;
+  for (size_t i = 0; i < node.args.size(); ++i)  // `with_effects` has no names
+    if (node.args[i].first.empty()) node.args[i].first = std::to_string(i);
+  add_node(std::move(node), outputs);
+  const std::vector<ValueId>& made = graph_.nodes.back().outputs;
+  if (std::all_of(made.begin(), made.end(), [](ValueId v) { return v == kNoValue; })) {
+    fail_at(ErrorKind::unsupported, where_text(where_),
+            "{} has no result, so it must change its arguments: save the program after "
+            "run_decompositions(), which makes results of what it changes",
+            op);
+  }
+}
+
+// `auto_functionalized_v2(operator, factor=2.0, _x_base_index=0, _all_bases=[%a])` -> the operator's
+// results, then the new contents of each base. The arguments that it changes come last.
+void Reader::read_functionalized(const json& node) {
+  Node result;
+  std::vector<ValueRef> bases;
+  std::vector<std::pair<std::string, int64_t>> written;
+  for (const json& input : node.at("inputs")) {
+    std::string name = input.at("name").get<std::string>();
+    const json& arg = input.at("arg");
+    if (arg.contains("as_operator")) {
+      result.op = arg.at("as_operator").get<std::string>();
+      if (result.op.starts_with(kOperator)) result.op.erase(0, kOperator.size());
+      continue;
+    }
+    Argument given = argument(arg);
+    if (name == "_all_bases") {
+      if (auto* list = std::get_if<std::vector<ValueRef>>(&given)) bases = std::move(*list);
+    } else if (name.starts_with("_") && name.ends_with("_base_index")) {
+      auto* index = std::get_if<Expr>(&given);
+      if (index != nullptr && index->constant())
+        written.emplace_back(name.substr(1, name.size() - 12), *index->constant());
+    } else {
+      result.args.emplace_back(name, std::move(given));
+    }
+  }
+  std::set<int64_t> seen;
+  bool plain = !result.op.empty() && is_custom(result.op);
+  for (const auto& [name, base] : written) {
+    plain &= base >= 0 && base < static_cast<int64_t>(bases.size()) && seen.insert(base).second;
+    const auto describes = [&](const auto& a) { return a.first.starts_with("_" + name + "_"); };
+    plain &= std::none_of(result.args.begin(), result.args.end(), describes);
+    if (plain) result.args.emplace_back(name, bases[static_cast<size_t>(base)]);
+  }
+  if (!plain || seen.size() != bases.size()) {
+    fail_at(ErrorKind::unsupported, where_text(where_),
+            "{} changes a part of a tensor, or one tensor twice", result.op);
+  }
+  where_.op = result.op;
+  add_library_node(std::move(result), node.at("outputs"));
+}
+
 void Reader::add_node(Node node, const json& outputs) {
   node.where = where_;
   for (const json& output : outputs) {
@@ -490,6 +551,7 @@ void Reader::read_node(const json& node) {
       }
     }
   }
+  if (is_custom(result.op)) return add_library_node(std::move(result), outputs);
   add_node(std::move(result), outputs);
 }
 
@@ -625,6 +687,7 @@ void Reader::read_higher_order(const json& node, const std::string& name) {
       return;
     }
   }
+  if (name == "auto_functionalized_v2") return read_functionalized(node);
   const auto& table = kept_higher_order();
   auto found =
       std::find_if(table.begin(), table.end(), [&](const Operators& o) { return name == o.name; });

@@ -35,7 +35,7 @@ void dump_command(const Artifact& a, const nacre_words& words, const Command& c,
                   Lines& out) {
   std::string text = fmt::format("command {} {}", number, command_name(c.kind));
   if (c.kind == NACRE_COMMAND_call) text += fmt::format(" {}", a.kernels[c.target].name);
-  if (c.kind == NACRE_COMMAND_import) text += fmt::format(" {}", a.imports[c.target]);
+  if (c.kind == NACRE_COMMAND_import) text += " " + a.imports[c.target].name;
   if (!c.operands.empty()) {
     text += "(";
     for (std::size_t i = 0; i < c.operands.size(); ++i) {
@@ -148,7 +148,10 @@ std::string dump_text(const nacre_container& verified) {
              fmt::join(s.dims, ", "), s.size_bytes,
              s.initial < 0 ? "as zeros" : fmt::format("as weight {}", s.initial));
   }
-  for (std::size_t i = 0; i < a.imports.size(); ++i) out.line(0, "import {} {}", i, a.imports[i]);
+  for (std::size_t i = 0; i < a.imports.size(); ++i) {
+    out.line(0, "import {} {}, {} inputs, with {}", i, a.imports[i].name, a.imports[i].input_count,
+             a.imports[i].arguments);
+  }
   return out.text;
 }
 

@@ -40,7 +40,7 @@ Json tensor(const nacre_words& words, const Tensor& t) {
 Json command(const Artifact& a, const nacre_words& words, const Command& c) {
   Json result = {{"command", command_name(c.kind)}};
   if (c.kind == NACRE_COMMAND_call) result["kernel"] = c.target;
-  if (c.kind == NACRE_COMMAND_import) result["import"] = a.imports[c.target];
+  if (c.kind == NACRE_COMMAND_import) result["import"] = c.target;
   if (c.kind == NACRE_COMMAND_branch || c.kind == NACRE_COMMAND_jump) result["target"] = c.target;
   if (c.kind == NACRE_COMMAND_bind) result["symbol"] = a.symbols[c.target].name;
   if (c.kind == NACRE_COMMAND_check) result["condition"] = size(words, Size::node(c.target));
@@ -168,7 +168,11 @@ std::string dump_json(const nacre_container& verified) {
                                 {"shape", s.dims},
                                 {"size_bytes", s.size_bytes}});
   }
-  result["imports"] = a.imports;
+  result["imports"] = Json::array();
+  for (const Import& i : a.imports) {
+    result["imports"].push_back(
+        {{"name", i.name}, {"arguments", i.arguments}, {"inputs", i.input_count}});
+  }
   // Names come from the file, which promises nothing about their encoding.
   return result.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -112,8 +112,9 @@ void nacre_meta_state(const nacre_meta* meta, uint32_t i, nacre_state_view* view
            array<int64_t>(state->dims()), state->size(),  state->initial()};
 }
 
-const char* nacre_meta_import(const nacre_meta* meta, uint32_t i) {
-  return text(root(meta)->imports()->Get(i)->name());
+void nacre_meta_import(const nacre_meta* meta, uint32_t i, nacre_import_view* view) {
+  const fmt::Import* import = root(meta)->imports()->Get(i);
+  *view = {text(import->name()), text(import->arguments()), import->input_count()};
 }
 
 void nacre_meta_entry(const nacre_meta* meta, uint32_t i, nacre_entry_view* view) {

@@ -104,6 +104,11 @@ struct nacre_state_view {
   int32_t initial;
 };
 
+struct nacre_import_view {
+  const char *name, *arguments;
+  uint32_t input_count;
+};
+
 struct nacre_variant_view {
   const char* name;
   const struct nacre_guard* guards;
@@ -144,7 +149,7 @@ void nacre_meta_image(const nacre_meta* meta, uint32_t i, struct nacre_image_vie
 void nacre_meta_kernel(const nacre_meta* meta, uint32_t i, struct nacre_kernel_view* view);
 void nacre_meta_weight(const nacre_meta* meta, uint32_t i, struct nacre_weight_view* view);
 void nacre_meta_state(const nacre_meta* meta, uint32_t i, struct nacre_state_view* view);
-const char* nacre_meta_import(const nacre_meta* meta, uint32_t i);
+void nacre_meta_import(const nacre_meta* meta, uint32_t i, struct nacre_import_view* view);
 void nacre_meta_entry(const nacre_meta* meta, uint32_t i, struct nacre_entry_view* view);
 void nacre_meta_input(const nacre_meta* meta, uint32_t entry, uint32_t i,
                       struct nacre_tensor_view* view);

@@ -141,7 +141,9 @@ Artifact read_artifact(const nacre_container& container) {
         {s.name, static_cast<nacre_dtype>(s.dtype), copied(s.dims, s.rank), s.size, s.initial});
   }
   for (uint32_t i = 0; i < counts.import_count; ++i) {
-    a.imports.push_back(nacre_meta_import(meta, i));
+    nacre_import_view view;
+    nacre_meta_import(meta, i, &view);
+    a.imports.push_back({view.name, view.arguments, view.input_count});
   }
   for (uint32_t i = 0; i < counts.entry_count; ++i) a.entries.push_back(entry(meta, i));
   return a;

@@ -228,27 +228,44 @@ static bool check_target(struct nacre_checker* c, const struct nacre_variant_vie
   }
 }
 
+static bool writable(struct nacre_checker* c, uint32_t entry, const struct nacre_slot* slot) {
+  struct nacre_tensor_view tensor;
+  if (slot->kind != NACRE_SLOT_INPUT) return slot->kind != NACRE_SLOT_WEIGHT;
+  nacre_meta_input(c->meta, entry, slot->index, &tensor);
+  return tensor.flags & NACRE_TENSOR_MUTATED;
+}
+
+// The application is told what the operands are: each has a description, and lies as it says.
+static bool check_import(struct nacre_checker* c, uint32_t entry, uint32_t variant,
+                         const struct nacre_variant_view* v, const struct nacre_command* command) {
+  struct nacre_import_view import;
+  nacre_meta_import(c->meta, command->target, &import);
+  if (import.input_count > command->operand_count) return false;
+  for (uint32_t i = 0; i < command->operand_count; ++i) {
+    uint32_t slot = v->operands[command->first_operand + i];
+    struct nacre_tensor_view tensor;
+    if (slot >= v->slot_tensor_count) return false;
+    nacre_meta_slot_tensor(c->meta, entry, variant, slot, &tensor);
+    if (tensor.layout_count) return false;
+    if (i >= import.input_count && !writable(c, entry, &v->slots[slot])) return false;
+  }
+  return true;
+}
+
 // A copy may write to what is the call's own, a branch reads one byte, a bind an int64.
-static bool check_operand_kinds(struct nacre_checker* c, uint32_t entry,
+static bool check_operand_kinds(struct nacre_checker* c, uint32_t entry, uint32_t variant,
                                 const struct nacre_variant_view* v,
                                 const struct nacre_command* command) {
+  if (command->kind == NACRE_COMMAND_import) return check_import(c, entry, variant, v, command);
   if (command->operand_count == 0) return true;  // there may be no list of operands at all
   const uint32_t* operands = v->operands + command->first_operand;
-  if (command->kind == NACRE_COMMAND_copy) {
-    const struct nacre_slot* to = &v->slots[operands[0]];
-    struct nacre_tensor_view tensor;
-    if (to->kind == NACRE_SLOT_INPUT) {
-      nacre_meta_input(c->meta, entry, to->index, &tensor);
-      if (!(tensor.flags & NACRE_TENSOR_MUTATED)) return false;
-    }
-    return to->kind != NACRE_SLOT_WEIGHT;
-  }
+  if (command->kind == NACRE_COMMAND_copy) return writable(c, entry, &v->slots[operands[0]]);
   if (command->kind == NACRE_COMMAND_branch) return v->slots[operands[0]].size == 1;
   if (command->kind == NACRE_COMMAND_bind) return v->slots[operands[0]].size == 8;
   return true;
 }
 
-static bool check_command(struct nacre_checker* c, uint32_t entry,
+static bool check_command(struct nacre_checker* c, uint32_t entry, uint32_t variant,
                           const struct nacre_variant_view* v, uint32_t number,
                           uint32_t node_count) {
   const struct nacre_command* command = &v->commands[number];
@@ -269,7 +286,7 @@ static bool check_command(struct nacre_checker* c, uint32_t entry,
     return nacre_bad(c, "command %d has an invalid size", number, 0);
   if (!check_target(c, v, command, number, node_count))
     return nacre_bad(c, "command %d has a target that is not there", number, 0);
-  return check_operand_kinds(c, entry, v, command) ||
+  return check_operand_kinds(c, entry, variant, v, command) ||
          nacre_bad(c, "command %d has operands of the wrong kind", number, 0);
 }
 
@@ -310,6 +327,6 @@ bool nacre_check_variant(struct nacre_checker* c, uint32_t entry,
                            v.commands[v.command_count - 1].kind != NACRE_COMMAND_jump))
     return nacre_bad(c, "the program does not end", 0, 0);
   for (uint32_t i = 0; i < v.command_count; ++i)
-    if (!check_command(c, entry, &v, i, node_count)) return false;
+    if (!check_command(c, entry, variant, &v, i, node_count)) return false;
   return true;
 }

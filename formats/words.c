@@ -8,6 +8,7 @@ void nacre_words_open(struct nacre_words* words, const nacre_meta* meta, uint32_
                       uint32_t variant) {
   words->meta = meta;
   words->entry = entry;
+  words->variant = variant;
   nacre_meta_entry(meta, entry, &words->entry_view);
   nacre_meta_variant(meta, entry, variant, &words->variant_view);
 }
@@ -262,6 +263,28 @@ void nacre_words_input(const struct nacre_words* words, uint32_t input, struct n
     nacre_text_add(text, "input '%s'", tensor.name);
   else
     nacre_text_add(text, "input %d", (int64_t)input);
+}
+
+void nacre_words_import(const struct nacre_words* words, const struct nacre_command* command,
+                        struct nacre_text* text) {
+  struct nacre_import_view import;
+  nacre_meta_import(words->meta, command->target, &import);
+  nacre_text_string(text, "(");
+  for (uint32_t i = 0; i < command->operand_count; ++i) {
+    struct nacre_tensor_view tensor;
+    nacre_meta_slot_tensor(words->meta, words->entry, words->variant,
+                           words->variant_view.operands[command->first_operand + i], &tensor);
+    nacre_text_string(text, i == import.input_count ? ") -> " : i ? ", " : "");
+    nacre_text_add(text, "%s[", nacre_dtype_name(tensor.dtype));
+    for (uint32_t d = 0; d < tensor.rank; ++d) {
+      if (d) nacre_text_string(text, ", ");
+      nacre_words_size(words, tensor.dims[d], text);
+    }
+    nacre_text_string(text, "]");
+  }
+  if (import.input_count == command->operand_count) nacre_text_string(text, ")");
+  if (import.arguments[0] && import.arguments[1] != '}')
+    nacre_text_add(text, " with %s", import.arguments);
 }
 
 void nacre_words_provenance(const nacre_meta* meta, uint32_t provenance, struct nacre_text* text) {

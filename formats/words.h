@@ -12,7 +12,7 @@ extern "C" {
 // One variant with what its numbers refer to.
 struct nacre_words {
   const nacre_meta* meta;
-  uint32_t entry;
+  uint32_t entry, variant;
   struct nacre_entry_view entry_view;
   struct nacre_variant_view variant_view;
 };
@@ -35,6 +35,10 @@ void nacre_words_features(uint64_t features, struct nacre_text* text);
 
 // "input 'x'", or "input 0" where it has no name.
 void nacre_words_input(const struct nacre_words* words, uint32_t input, struct nacre_text* text);
+
+// What a command that is an import calls: `(f32[s0, 4], f32[4]) -> f32[s0, 4] with {"factor":2.5}`.
+void nacre_words_import(const struct nacre_words* words, const struct nacre_command* command,
+                        struct nacre_text* text);
 
 // "aten.index.Tensor (model.py:41, encoder.embed)"
 void nacre_words_provenance(const nacre_meta* meta, uint32_t provenance, struct nacre_text* text);

@@ -187,8 +187,9 @@ FlatBufferBuilder MetaBuilder::build() && {
     return fmt::CreateState(out_, name, static_cast<uint8_t>(s.dtype), dims, s.size_bytes,
                             s.initial);
   });
-  const auto imports = vector(artifact_.imports, [&](const std::string& name) {
-    return fmt::CreateImport(out_, string(name));
+  const auto imports = vector(artifact_.imports, [&](const Import& i) {
+    const auto name = string(i.name), arguments = string(i.arguments);
+    return fmt::CreateImport(out_, name, arguments, i.input_count);
   });
   const auto entries = vector(artifact_.entries, [&](const Entry& e) { return entry(e); });
   out_.Finish(fmt::CreateMeta(out_, producer, NACRE_KERNEL_ABI, symbols, provenances, images,

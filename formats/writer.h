@@ -159,6 +159,13 @@ struct State {
   bool operator==(const State&) const = default;
 };
 
+struct Import {
+  std::string name;
+  std::string arguments;     // a JSON object
+  uint32_t input_count = 0;  // of a command's operands; the others are results
+  bool operator==(const Import&) const = default;
+};
+
 struct Artifact {
   std::string producer;  // tool and version; no time, no path
   std::vector<Symbol> symbols;
@@ -167,7 +174,7 @@ struct Artifact {
   std::vector<Kernel> kernels;
   std::vector<Weight> weights;  // two with equal bytes share one place in the file
   std::vector<State> states;
-  std::vector<std::string> imports;
+  std::vector<Import> imports;
   std::vector<Entry> entries;
 };
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "formats/features.h"
+#include "formats/words.h"
 #include "runtime/block.h"
 #include "runtime/os.h"
 
@@ -45,19 +46,44 @@ static nacre_status load_images(struct nacre_model* model, struct nacre_text* wh
   return NACRE_OK;
 }
 
+// ": (f32[s0, 4]) -> f32[s0, 4] with {"factor":2.5}, for mylib.scale.default (model.py:3)"
+static void say_import(const nacre_meta* meta, uint32_t entry_count, uint32_t import,
+                       struct nacre_text* why) {
+  for (uint32_t i = 0; i < entry_count; ++i) {
+    struct nacre_words words;
+    nacre_words_open(&words, meta, i, 0);
+    for (uint32_t j = 0; j < words.entry_view.variant_count; ++j) {
+      nacre_words_open(&words, meta, i, j);
+      const struct nacre_variant_view* v = &words.variant_view;
+      for (uint32_t k = 0; k < v->command_count; ++k) {
+        const struct nacre_command* c = &v->commands[k];
+        if (c->kind != NACRE_COMMAND_import || c->target != import) continue;
+        nacre_text_string(why, ": ");
+        nacre_words_import(&words, c, why);
+        if (c->provenance_count) nacre_text_string(why, ", for ");
+        if (c->provenance_count)
+          nacre_words_provenance(meta, v->provenances[c->first_provenance], why);
+        return;
+      }
+    }
+  }
+}
+
 static nacre_status find_imports(struct nacre_model* model, const nacre_open_options* options,
                                  struct nacre_text* why) {
   for (uint32_t i = 0; i < model->counts.import_count; ++i) {
-    const char* name = nacre_meta_import(model->container.meta, i);
+    struct nacre_import_view view;
+    nacre_meta_import(model->container.meta, i, &view);
     for (size_t j = 0; options && j < options->import_count; ++j)
       if (options->imports[j].name && options->imports[j].function &&
-          !strcmp(options->imports[j].name, name))
+          !strcmp(options->imports[j].name, view.name))
         model->imports[i] = options->imports[j];
     if (model->imports[i].function) continue;
-    nacre_text_add(
-        why,
-        "the model needs the application's function '%s', which was not given to nacre_model_open",
-        name);
+    nacre_text_add(why,
+                   "the model needs the application's function '%s', which the imports of "
+                   "nacre_open_options do not have",
+                   view.name);
+    say_import(model->container.meta, model->counts.entry_count, i, why);
     return NACRE_MISSING_IMPORT;
   }
   return NACRE_OK;
@@ -122,6 +148,9 @@ static nacre_status read_entries(struct nacre_model* model, struct nacre_text* w
       raise(&limits->slots, view->slot_count);
       raise(&limits->operands, view->operand_count);
       raise(&limits->commands, view->command_count);
+      for (uint32_t k = 0; k < view->command_count; ++k)
+        if (view->commands[k].kind == NACRE_COMMAND_import)
+          raise(&limits->import_operands, view->commands[k].operand_count);
     }
     if (any) continue;
     nacre_text_add(why,

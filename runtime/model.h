@@ -24,7 +24,7 @@ struct nacre_model_entry {
 
 // The most of each that a variant of any entry has: what a session must have room for.
 struct nacre_model_limits {
-  uint32_t nodes, slots, operands, commands, inputs, outputs;
+  uint32_t nodes, slots, operands, commands, inputs, outputs, import_operands;
 };
 
 struct nacre_model {

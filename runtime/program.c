@@ -8,6 +8,7 @@
 // step), and leave together.
 #include <string.h>
 
+#include "formats/dtype.h"
 #include "formats/words.h"
 #include "runtime/expr.h"
 #include "runtime/os.h"
@@ -62,6 +63,55 @@ static int32_t bind_symbol(nacre_session* s, const struct nacre_variant_view* v,
   return 0;
 }
 
+// What the application's function gets. False for a shape that is larger than its memory: sizes that
+// depend on data are known only now.
+static bool make_import_call(nacre_session* s, const struct nacre_variant_view* v,
+                             const struct nacre_command* c, nacre_import_call* call) {
+  const nacre_meta* meta = s->model->container.meta;
+  uint32_t variant = s->variant - s->model->entries[s->entry].first_variant;
+  struct nacre_import_view import;
+  nacre_meta_import(meta, c->target, &import);
+  for (uint32_t i = 0; i < c->operand_count; ++i) {
+    uint32_t slot = v->operands[c->first_operand + i];
+    struct nacre_tensor_view tensor;
+    nacre_meta_slot_tensor(meta, s->entry, variant, slot, &tensor);
+    uint64_t bytes = nacre_dtype_size_bytes(tensor.dtype);
+    for (uint32_t d = 0; d < tensor.rank; ++d) {
+      int64_t size = nacre_size_value(tensor.dims[d], s->nodes);
+      if (size < 0 || __builtin_mul_overflow(bytes, (uint64_t)size, &bytes)) return false;
+      s->import_shapes[i][d] = size;
+    }
+    int64_t room = nacre_size_value(v->slots[slot].size, s->nodes);
+    if (room < 0 || bytes > (uint64_t)room) return false;
+    s->import_tensors[i] = (nacre_tensor){s->operands[c->first_operand + i], s->import_shapes[i],
+                                          NULL, tensor.rank, tensor.dtype};
+  }
+  *call = (nacre_import_call){import.name,
+                              import.arguments,
+                              s->import_tensors,
+                              s->import_tensors + import.input_count,
+                              import.input_count,
+                              c->operand_count - import.input_count};
+  return true;
+}
+
+static int32_t call_import(nacre_session* s, const struct nacre_variant_view* v,
+                           const struct nacre_command* c) {
+  const nacre_import* import = &s->model->imports[c->target];
+  nacre_import_call call;
+  if (!make_import_call(s, v, c, &call)) return NACRE_DATA_ERROR(NACRE_DATA_RANGE, 0);
+  return import->function(import->user, &call);
+}
+
+const char* nacre_import_argument(const nacre_import_call* call, const char* name) {
+  size_t length = strlen(name);
+  // `"name":` stands nowhere else: a quote inside a text is written `\"`.
+  for (const char* at = call->arguments; (at = strchr(at, '"')) != NULL; ++at)
+    if (!strncmp(at + 1, name, length) && at[length + 1] == '"' && at[length + 2] == ':')
+      return at + length + 3;
+  return NULL;
+}
+
 static int32_t execute(nacre_session* s, const struct nacre_variant_view* v,
                        const struct nacre_command* c, uint32_t thread, uint32_t threads) {
   if (c->threads && c->threads < threads) threads = c->threads;
@@ -76,6 +126,7 @@ static int32_t execute(nacre_session* s, const struct nacre_variant_view* v,
   if (c->kind == NACRE_COMMAND_bind) return bind_symbol(s, v, c);
   if (c->kind == NACRE_COMMAND_check)
     return s->nodes[c->target] ? 0 : NACRE_DATA_ERROR(NACRE_DATA_ASSERT, 0);
+  if (c->kind == NACRE_COMMAND_import) return call_import(s, v, c);
   struct nacre_kernel_args args = {
       .buffers = s->operands + c->first_operand,
       .nodes = s->nodes,
@@ -85,9 +136,7 @@ static int32_t execute(nacre_session* s, const struct nacre_variant_view* v,
       .sync = threads > 1 ? sync_team : sync_alone,
       .team = s->team,
   };
-  if (c->kind == NACRE_COMMAND_call) return s->model->kernels[c->target](&args);
-  const nacre_import* import = &s->model->imports[c->target];
-  return import->function(import->user, &args);
+  return s->model->kernels[c->target](&args);
 }
 
 // Adds the time since the last call to the command before this one.
@@ -163,8 +212,13 @@ static void say_fault(nacre_session* s, const struct nacre_fault* fault) {
   uint32_t kind = (uint32_t)NACRE_DATA_ERROR_KIND(fault->code);
   uint32_t which = NACRE_DATA_ERROR_WHICH(fault->code);
   struct nacre_text text = nacre_session_say(s);
+  nacre_import_call call;
+  if (c->kind == NACRE_COMMAND_import) which = 0;
   if (c->kind == NACRE_COMMAND_bind)
     say_range(s, c, &text);
+  else if (c->kind == NACRE_COMMAND_import && make_import_call(s, v, c, &call))
+    nacre_text_add(&text, "the application's function '%s' returned %d", call.name,
+                   (int64_t)fault->code);
   else
     nacre_text_string(&text, kKinds[kind < sizeof kKinds / sizeof kKinds[0] ? kind : 0]);
   if (c->kind == NACRE_COMMAND_check) {

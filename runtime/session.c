@@ -45,6 +45,8 @@ static void lay_out(struct nacre_block* block, const nacre_model* model,
   s->staged = nacre_block_take(block, most->inputs, sizeof *s->staged);
   s->stage_offsets = nacre_block_take(block, most->inputs, sizeof *s->stage_offsets);
   nacre_recent_lay_out(block, model, s);
+  s->import_tensors = nacre_block_take(block, most->import_operands, sizeof *s->import_tensors);
+  s->import_shapes = nacre_block_take(block, most->import_operands, sizeof *s->import_shapes);
   s->shape_capacity = shape_capacity(options);
   s->shape_counts = nacre_block_take(block, s->shape_capacity, sizeof *s->shape_counts);
   s->shape_symbols = nacre_block_take(

@@ -74,6 +74,8 @@ struct nacre_session {
   size_t* stage_offsets;
   size_t staged_size;
   struct nacre_recent recent;
+  nacre_tensor* import_tensors;  // of the import that runs
+  int64_t (*import_shapes)[NACRE_MAX_RANK];
   void** input_data;  // that slots and operands are made from
   void** output_data;
   size_t arena_used;

@@ -137,6 +137,7 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
     }
   k.kernel.scratch_bytes = scratch;
 
+  if (group.rows && group.rows->kind == RowKind::import) return import_of(k);
   if (group.rows) {
     emit_rows(k);
   } else if (group.contraction) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,13 @@ struct KernelSource {
   bool serial = false;            // one thread only
   bool team = false;              // uses the barrier inside
   std::vector<Provenance> where;  // a data error's `which` is an index into it
+
+  // Set in place of a body: a function of the application's.
+  struct Import {
+    std::string function, arguments;
+    size_t input_count = 0;  // of the buffers
+  };
+  std::optional<Import> import;
 
   // The whole file for Clang, the function under `symbol`.
   std::string text(const std::string& symbol) const;

@@ -226,6 +226,17 @@ class VariantBuilder {
     std::vector<uint32_t> leave;  // commands that go on behind it
   };
 
+  void call_import(const KernelSource& kernel) {
+    formats::Command c;
+    c.kind = NACRE_COMMAND_import;
+    if (needs_barrier(true)) c.flags |= NACRE_COMMAND_BARRIER;
+    c.threads = 1;
+    c.target = t_.import({kernel.import->function, kernel.import->arguments, static_cast<uint32_t>(kernel.import->input_count)});
+    for (BufferId id : kernel.buffers) c.operands.push_back(slot(id));
+    for (const Provenance& p : kernel.where) c.provenances.push_back(t_.provenance(p));
+    variant_.commands.push_back(std::move(c));
+  }
+
   void commands(const std::vector<KernelSource>& kernels, const std::vector<uint32_t>& kernel_of) {
     int64_t scratch = 0;
     for (size_t g = 0; g < kernels.size(); ++g) {
@@ -233,8 +244,12 @@ class VariantBuilder {
         control(*program_.groups[g].control);
         continue;
       }
-      t_.kernel_provenances.resize(std::max<size_t>(t_.kernel_provenances.size(), kernel_of[g] + 1));
       const KernelSource& kernel = kernels[g];
+      if (kernel.import) {
+        call_import(kernel);
+        continue;
+      }
+      t_.kernel_provenances.resize(std::max<size_t>(t_.kernel_provenances.size(), kernel_of[g] + 1));
       formats::Command c;
       c.kind = NACRE_COMMAND_call;
       if (needs_barrier(kernel.serial)) c.flags |= NACRE_COMMAND_BARRIER;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/codegen/cpp.h"
+#include "compiler/graph/text.h"
 #include "compiler/loops/address.h"
 #include "compiler/support/error.h"
 
@@ -70,6 +71,19 @@ void emit_bitcast(KernelContext& k) {
 
 }  // namespace
 
+KernelSource import_of(KernelContext& k) {
+  const RowWork& work = *k.group.rows;
+  for (BufferId b : work.inputs)
+    if (!k.program[b].order.empty())
+      fail_at(ErrorKind::unsupported, where_text(work.where), "{} takes {}, which a variant wants channels-last", work.function, k.program[b].name);
+  k.kernel.buffers = work.inputs;
+  k.kernel.buffers.insert(k.kernel.buffers.end(), work.outputs.begin(), work.outputs.end());
+  k.kernel.import = {work.function, work.arguments, work.inputs.size()};
+  k.kernel.serial = true;
+  if (!work.where.op.empty()) k.kernel.where = {work.where};
+  return std::move(k.kernel);
+}
+
 void emit_rows(KernelContext& k) {
   const RowWork& work = *k.group.rows;
   for (const std::vector<BufferId>* list : {&work.inputs, &work.outputs})
@@ -78,6 +92,7 @@ void emit_rows(KernelContext& k) {
     case RowKind::sort: return emit_sort(k);
     case RowKind::fft: return emit_fft(k);
     case RowKind::bitcast: return emit_bitcast(k);
+    case RowKind::import: fail(ErrorKind::internal, "an import has no kernel");
   }
 }
 

@@ -5,6 +5,8 @@
 
 namespace nacre {
 
+// In place of a kernel: what is called, and with which buffers.
+KernelSource import_of(KernelContext& k);
 void emit_rows(KernelContext& k);
 
 }  // namespace nacre

@@ -34,6 +34,13 @@ uint32_t Tables::state(const std::string& name, const HostTensor& initial) {
   return known->second;
 }
 
+uint32_t Tables::import(formats::Import import) {
+  const auto known = std::find(imports.begin(), imports.end(), import);
+  if (known != imports.end()) return static_cast<uint32_t>(known - imports.begin());
+  imports.push_back(std::move(import));
+  return static_cast<uint32_t>(imports.size()) - 1;
+}
+
 uint32_t Tables::provenance(const Provenance& where) {
   const int line = std::max(0, where.line);
   const auto [known, added] = provenance_numbers_.try_emplace({where.op, where.module, where.file, line}, static_cast<uint32_t>(provenances.size()));

@@ -27,11 +27,13 @@ class Tables {
   // States are one where the name is the same; Error{user} if two entries mean different things by it.
   uint32_t state(const std::string& name, const HostTensor& initial);
   uint32_t provenance(const Provenance& where);
+  uint32_t import(formats::Import import);
 
   std::vector<Weight> weights;
   std::vector<State> states;
   std::vector<formats::Symbol> symbols;
   std::vector<formats::Provenance> provenances;
+  std::vector<formats::Import> imports;
   std::vector<std::vector<uint32_t>> kernel_provenances;  // by kernel: where it comes from, the first time that it is called
 
  private:

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "compiler/command/imports.h"
 #include "compiler/command/inputs.h"
 #include "compiler/run.h"
 #include "compiler/command/verbs.h"
@@ -24,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 struct BenchOptions {
   std::string model;
   std::string entry;
+  std::vector<std::string> imports;
   std::string inputs;
   std::vector<std::string> shapes;
   std::string output;
@@ -72,8 +74,9 @@ std::vector<Row> profile_rows(const BenchOptions& options, const RuntimeSession&
     nacre_profile_record record{};
     if (nacre_profile(session.get(), i, &record) != NACRE_OK || record.calls == 0) continue;
     Row row;
-    row.kernel = command.kind == NACRE_COMMAND_call ? artifact.kernels.at(command.target).name
-                                                    : fmt::format("command {}", i);
+    row.kernel = command.kind == NACRE_COMMAND_call     ? artifact.kernels.at(command.target).name
+                 : command.kind == NACRE_COMMAND_import ? artifact.imports.at(command.target).name
+                                                        : fmt::format("command {}", i);
     std::set<std::string> places;
     for (const std::uint32_t number : command.provenances) {
       const formats::Provenance& where = artifact.provenances.at(number);
@@ -120,7 +123,7 @@ double quantile(std::vector<double> values, double part) {
 
 int bench(const BenchOptions& options) {
   auto start = Clock::now();
-  const RuntimeModel model = RuntimeModel::open(options.model);
+  const RuntimeModel model = RuntimeModel::open(options.model, load_imports(options.imports));
   nacre_session_options session_options{};
   session_options.threads = options.threads;
   session_options.profile = options.profile;
@@ -218,6 +221,7 @@ Action add_bench(CLI::App& app) {
       ->excludes(inputs);
   verb->add_option("--output", options->output, "write the first output of the first call")
       ->type_name("FILE.npy");
+  add_import_option(*verb, options->imports);
   verb->add_option("--entry", options->entry, "which entry of the artifact; default: the first");
   verb->add_flag("--json", options->json, "one JSON object on standard output");
   verb->add_flag("--profile", options->profile, "time, GFLOP/s and GB/s of each kernel");

@@ -1,6 +1,7 @@
 #include "compiler/command/checks.h"
 
 #include "compiler/command/cases.h"
+#include "compiler/command/imports.h"
 #include "compiler/command/stages.h"
 #include "compiler/support/error.h"
 #include "compiler/variants.h"
@@ -41,7 +42,8 @@ void place_channels_last(CaseSet& set, const std::vector<std::size_t>& inputs) {
 }  // namespace
 
 std::vector<std::string> check_variants(const Program& captured, const CompiledModel& model,
-                                        std::uint32_t entry, const std::string& path) {
+                                        std::uint32_t entry, const std::string& path,
+                                        const Imports& imports) {
   const std::vector<formats::Variant>& variants = model.artifact.entries[entry].variants;
   std::vector<std::string> lines;
   std::string excuse;
@@ -51,6 +53,9 @@ std::vector<std::string> check_variants(const Program& captured, const CompiledM
   if (captured.sample_inputs.empty())
     for (const GraphInput& input : captured.graph.inputs)
       if (input.kind == InputKind::user) excuse = "not checked: the program holds no sample inputs";
+  const std::string imported = library_functions(captured.graph);
+  if (!imported.empty() && imports.empty())
+    excuse = fmt::format("not checked: only the application can compute {} (--import LIBRARY.so runs it)", imported);
   if (!excuse.empty()) return std::vector<std::string>(variants.size(), excuse);
 
   for (std::size_t v = 0; v < variants.size(); ++v) {
@@ -69,6 +74,13 @@ std::vector<std::string> check_variants(const Program& captured, const CompiledM
       set.inputs = std::move(*inputs);
       the_case.sets.push_back(std::move(set));
     }
+    const std::unique_ptr<Runner> runner = make_artifact_runner(
+        variants.size() == 1 ? model.artifact : variant_alone(model.artifact, entry, v), entry, 1, imports);
+    if (!imported.empty()) {
+      (void)runner->call(the_case.sets.empty() ? captured.sample_inputs : the_case.sets[0].inputs);
+      lines.push_back(fmt::format("runs; not compared with PyTorch: only the application can compute {}", imported));
+      continue;
+    }
     for (const formats::State& state : model.artifact.states)
       if (state.name == kRandomState) the_case.shape_only = true;
     complete(the_case, captured);
@@ -76,10 +88,7 @@ std::vector<std::string> check_variants(const Program& captured, const CompiledM
     if (v > model.general[entry]) place_together(the_case.sets[0]);
     const std::vector<std::size_t>& channels_last = model.narrowings[entry][v].channels_last;
     if (!channels_last.empty()) place_channels_last(the_case.sets[0], channels_last);
-    const Comparison result = check_sets(
-        the_case, Stage::artifact,
-        *make_artifact_runner(variants.size() == 1 ? model.artifact : variant_alone(model.artifact, entry, v),
-                              entry, 1));
+    const Comparison result = check_sets(the_case, Stage::artifact, *runner);
     if (!result.passed)
       fail(ErrorKind::internal,
            "the artifact{} does not give PyTorch's result, so it was not written (--no-check writes "

@@ -13,6 +13,7 @@
 #include "compiler/command/checks.h"
 #include "compiler/command/exporter.h"
 #include "compiler/command/hot_shapes.h"
+#include "compiler/command/imports.h"
 #include "compiler/command/program.h"
 #include "compiler/command/stages.h"
 #include "compiler/command/verbs.h"
@@ -38,6 +39,7 @@ struct CompileCommand {
   unsigned most_variants = 8;
   std::uint64_t code_budget = 0;
   ProgramOptions program_options;
+  std::vector<std::string> imports;
   std::string artifact;
   std::string target = "native";
   std::string dump;
@@ -182,6 +184,7 @@ int compile_command(const CompileCommand& command) {
     };
   }
   // Not to be found out after minutes of work.
+  const Imports imports = load_imports(command.imports);
   expect_writable(command.artifact);
   for (const std::string& text : command.variants)
     options.variants.push_back(parse_variant(text));
@@ -214,7 +217,7 @@ int compile_command(const CompileCommand& command) {
       continue;
     }
     progress.show("checking", 0, 0);
-    checks.push_back(check_variants(captured[e], model, e, programs[e].path));
+    checks.push_back(check_variants(captured[e], model, e, programs[e].path, imports));
   }
   progress.show("writing " + command.artifact, 0, 0);
   formats::ArtifactSizes sizes{};
@@ -251,6 +254,7 @@ Action add_compile(CLI::App& app) {
       ->type_name("SHAPES")
       ->allow_extra_args(false);
   add_program_options(*verb, command->program_options);
+  add_import_option(*verb, command->imports);
   verb->add_option("-o,--output", command->artifact, "the artifact to write")
       ->required()
       ->type_name("MODEL.nacre");

@@ -32,8 +32,11 @@ struct LowerOptions {
 
 std::string source_text(const LoopProgram& program, const Target& target) {
   std::string text;
-  for (const Group& group : program.groups)
-    if (!group.control) text += emit_kernel(program, group, target).text(group.name) + "\n";
+  for (const Group& group : program.groups) {
+    if (group.control) continue;
+    const KernelSource kernel = emit_kernel(program, group, target);
+    text += (kernel.import ? "// " + kernel.import->function + " of the application\n" : kernel.text(group.name)) + "\n";
+  }
   return text;
 }
 

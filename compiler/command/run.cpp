@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "compiler/command/imports.h"
 #include "compiler/command/inputs.h"
 #include "compiler/run.h"
 #include "compiler/command/verbs.h"
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 struct RunOptions {
   std::string model;
   std::string entry;
+  std::vector<std::string> imports;
   std::vector<std::string> inputs;
   std::string input_folder;
   std::string output_folder;
@@ -75,7 +77,7 @@ void write_state(const RuntimeModel& model, const RuntimeSession& session, const
 }
 
 int run(const RunOptions& options) {
-  const RuntimeModel model = RuntimeModel::open(options.model);
+  const RuntimeModel model = RuntimeModel::open(options.model, load_imports(options.imports));
   const std::uint32_t entry = model.entry(options.entry);
   std::vector<HostTensor> inputs;
   for (const std::string& path : options.inputs) inputs.push_back(read_npy(path));
@@ -124,6 +126,7 @@ Action add_run(CLI::App& app) {
   verb->add_option("--state", options->state_folder,
                    "a folder that keeps the model's state between calls")
       ->type_name("DIR");
+  add_import_option(*verb, options->imports);
   verb->add_option("--entry", options->entry, "which entry of the artifact; default: the first");
   verb->add_option("--seed", options->seed, "of the model's random numbers; default: PyTorch's, or what --state holds");
   verb->add_option("--threads", options->threads, "default: 1")->check(CLI::Range(1, 256));

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "compiler/command/exporter.h"
+#include "compiler/command/imports.h"
 #include "compiler/loops/interpret.h"
 #include "compiler/run.h"
 #include "compiler/support/error.h"
@@ -119,10 +120,11 @@ class LoopsRunner : public Runner {
 // The artifact's bytes in the real runtime.
 class ArtifactRunner : public Runner {
  public:
-  ArtifactRunner(const formats::Artifact& artifact, std::uint32_t entry, unsigned threads)
+  ArtifactRunner(const formats::Artifact& artifact, std::uint32_t entry, unsigned threads,
+                 const Imports& imports)
       : entry_(entry),
         bytes_(artifact_memory(artifact)),
-        model_(RuntimeModel::open(bytes_, "the artifact")),
+        model_(RuntimeModel::open(bytes_, "the artifact", imports)),
         session_(model_, with_threads(threads)) {}
 
   void reset() override { nacre_session_reset(session_.get()); }
@@ -276,12 +278,15 @@ std::unique_ptr<Runner> make_loops_runner(const Program& primitive) {
 }
 
 std::unique_ptr<Runner> make_artifact_runner(const formats::Artifact& artifact, std::uint32_t entry,
-                                             unsigned threads) {
-  return std::make_unique<ArtifactRunner>(artifact, entry, threads);
+                                             unsigned threads, const Imports& imports) {
+  return std::make_unique<ArtifactRunner>(artifact, entry, threads, imports);
 }
 
-Pipeline::Pipeline(Program captured, CompileOptions options, unsigned threads)
-    : captured_(std::move(captured)), options_(std::move(options)), threads_(threads) {}
+Pipeline::Pipeline(Program captured, CompileOptions options, unsigned threads, Imports imports)
+    : captured_(std::move(captured)),
+      options_(std::move(options)),
+      threads_(threads),
+      imports_(std::move(imports)) {}
 
 const Program& Pipeline::functional() {
   if (!functional_) {
@@ -322,7 +327,7 @@ std::unique_ptr<Runner> Pipeline::runner(Stage stage) {
         methods.push_back(make_method(captured_.graph.name, functional(), captured_.graph));
         model_ = std::make_unique<CompiledModel>(compile(std::move(methods), options_));
       }
-      return make_artifact_runner(model_->artifact, 0, threads_);
+      return make_artifact_runner(model_->artifact, 0, threads_, imports_);
     default:
       break;
   }
@@ -354,10 +359,18 @@ void complete(Case& the_case, const Program& captured) {
 
   const std::unique_ptr<Runner> eager = make_graph_runner(captured, false);
   const std::unique_ptr<Runner> exact = make_graph_runner(captured, true);
+  const std::string imported = library_functions(captured.graph);
   bool eager_in_step = true;  // false: an earlier set of the sequence did not run in float64
   for (CaseSet& set : the_case.sets) {
     if (breaks_an_assumption(captured.graph, set.inputs)) set.refuse = true;
     if (set.refuse || !set.shared.empty()) continue;
+    if (!imported.empty()) {
+      if (set.known) continue;
+      fail(ErrorKind::user,
+           "{} has no results of PyTorch to compare with, and only the application can compute {}: "
+           "give a case folder that has them",
+           set.name, imported);
+    }
     if (!set.continues) {
       eager->reset();
       exact->reset();

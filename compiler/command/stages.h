@@ -49,13 +49,13 @@ class Runner {
 std::unique_ptr<Runner> make_graph_runner(const Program& program, bool double_precision);
 std::unique_ptr<Runner> make_loops_runner(const Program& primitive);
 std::unique_ptr<Runner> make_artifact_runner(const formats::Artifact& artifact, std::uint32_t entry,
-                                             unsigned threads);
+                                             unsigned threads, const Imports& imports = {});
 
 // Takes a program through the stages, one at a time, each made from the one before when it is first
 // asked for.
 class Pipeline {
  public:
-  Pipeline(Program captured, CompileOptions options, unsigned threads);
+  Pipeline(Program captured, CompileOptions options, unsigned threads, Imports imports = {});
   std::unique_ptr<Runner> runner(Stage stage);
   const Program& captured() const { return captured_; }
   // Its results are random numbers: only their shapes can be compared.
@@ -68,6 +68,7 @@ class Pipeline {
   Program captured_;
   CompileOptions options_;
   unsigned threads_;
+  Imports imports_;
   std::unique_ptr<Program> functional_;
   std::unique_ptr<Program> primitive_;
   std::unique_ptr<CompiledModel> model_;
@@ -77,7 +78,8 @@ class Pipeline {
 Method make_method(std::string name, Program functional, const Graph& captured);
 
 // Fills in what the case does not say: the sets of a bare program (its sample inputs), PyTorch's
-// results, and their float64 references. Error{user} for a program without sample inputs.
+// results, and their float64 references. Error{user} for a program without sample inputs, and for one
+// of operators that only the application can compute where the case has no results.
 void complete(Case& the_case, const Program& captured);
 
 // Runs every set and compares by the rule. The result is the output nearest to (or farthest beyond)

@@ -23,6 +23,7 @@
 
 #include "compiler/command/bisect.h"
 #include "compiler/command/exporter.h"
+#include "compiler/command/imports.h"
 #include "compiler/command/program.h"
 #include "compiler/command/stages.h"
 #include "compiler/command/verbs.h"
@@ -43,6 +44,7 @@ struct VerifyOptions {
   unsigned threads = 1;
   double timeout = 0;
   ProgramOptions program;
+  std::vector<std::string> imports;
   std::string bisect;  // the folder for what still fails
   bool json = false;
   bool no_cache = false;
@@ -108,7 +110,8 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     for (const std::vector<std::string>& texts : {options.variants, the_case.variants})
       for (const std::string& text : texts) compile_options.variants.push_back(parse_variant(text));
     if (options.specialize) specialize_for_sets(the_case, captured.graph, compile_options);
-    Pipeline pipeline(std::move(captured), compile_options, options.threads);
+    const std::string imported = library_functions(captured.graph);
+    Pipeline pipeline(std::move(captured), compile_options, options.threads, load_imports(options.imports));
     if (pipeline.is_random()) the_case.shape_only = true;
     Comparison worst;
     const auto reproduce = [&] {
@@ -122,6 +125,7 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     };
     for (const Stage stage : kRunStages) {
       if (!options.stage.empty() && options.stage != stage_name(stage)) continue;
+      if (!imported.empty() && options.stage.empty() && stage != Stage::artifact) continue;
       verdict.stage = stage_name(stage);
       entered(verdict.stage);
       Comparison result;
@@ -139,6 +143,8 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     verdict.passed = worst.passed;
     verdict.reason = worst.reason;
     verdict.summary = describe(worst);
+    if (!imported.empty())
+      verdict.summary += fmt::format("; the artifact alone: only the application can compute {}", imported);
     if (std::isfinite(worst.error)) verdict.max_error = worst.error;
     if (std::isfinite(worst.error) && worst.limit > 0) verdict.of_limit = worst.error / worst.limit;
   } catch (const Error& error) {
@@ -336,6 +342,7 @@ Action add_verify(CLI::App& app) {
       ->required()
       ->type_name("MODEL.pt2|MODEL.ir|CASE_DIR");
   add_program_options(*verb, options->program);
+  add_import_option(*verb, options->imports);
   verb->add_option("--stage", options->stage,
                    "one stage only: " + stage_names(kRunStages))
       ->type_name("STAGE");

@@ -109,7 +109,7 @@ std::string contraction_name(ContractionKind kind) {
 
 // From the operators in order of their work, each once, as many as fit.
 std::string name_of(const Group& group) {
-  if (group.rows) return row_work_name(group.rows->kind);
+  if (group.rows) return group.rows->kind == RowKind::import ? short_name(group.rows->where, "import") : row_work_name(group.rows->kind);
   std::vector<std::string> parts;
   const auto add = [&](const std::string& part) {
     if (!part.empty() && std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);

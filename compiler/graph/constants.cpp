@@ -166,7 +166,7 @@ std::vector<bool> constant_values(const Graph& graph) {
   for (const GraphInput& input : graph.inputs)
     constant[static_cast<size_t>(input.value)] = input.kind != InputKind::user && !(input.kind == InputKind::buffer && mutated.contains(input.target));
   for (const Node& node : graph.nodes) {
-    bool all = true;
+    bool all = node.op != "prim.import";  // only the application can compute it
     for (const auto& [name, argument] : node.args) {
       all = all && !has_symbols(argument) && !std::holds_alternative<SubgraphRef>(argument);
       for_each_value(argument, [&](ValueId v) { all = all && constant[static_cast<size_t>(v)]; });

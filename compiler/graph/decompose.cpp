@@ -10,6 +10,8 @@
 
 #include "compiler/graph/builder.h"
 #include "compiler/graph/decompose_call.h"
+#include "compiler/graph/decompose_library.h"
+#include "compiler/graph/ops.h"
 #include "compiler/graph/text.h"
 #include "compiler/support/error.h"
 
@@ -258,7 +260,7 @@ class Decomposer {
     std::vector<std::string> problems;
     for (size_t i = 0; i < in_.nodes.size(); i++) {
       const Node& node = in_.nodes[i];
-      if (live_.nodes[i] && !find(node.op) && !scalar_assertion(node))
+      if (live_.nodes[i] && !find(node.op) && !is_library_operator(node.op) && !scalar_assertion(node))
         problems.push_back(node.op + " at " + where_text(node.where));
     }
     if (problems.empty()) return;
@@ -278,7 +280,7 @@ class Decomposer {
       return decompose_assertion(node, Expr::make(ExprOp::ne, {holds, Expr(0)}));
     }
     try {
-      Results results = find(node.op)(call);
+      Results results = is_library_operator(node.op) ? import_of_library(call, in_) : find(node.op)(call);
       for (size_t i = 0; i < node.outputs.size(); i++) {
         if (i < results.list.size() && results.list[i] && call.is_given(i) && call.is_number(i)) {
           const Value& number = in_[node.outputs[i]];

@@ -52,6 +52,15 @@ nacre_dtype result_dtype(const Primitive& primitive, nacre_dtype operand) {
   }
 }
 
+bool is_library_operator(std::string_view op) { return op.starts_with(kLibrary); }
+
+std::string library_function(std::string_view op) {
+  std::string name(op.substr(kLibrary.size()));
+  if (name.ends_with(".default")) name.erase(name.size() - std::string_view(".default").size());
+  if (const size_t dot = name.find('.'); dot != std::string::npos) name.replace(dot, 1, "::");
+  return name;
+}
+
 bool has_effect(std::string_view name) { return name == "prim.item" || name == "prim.check"; }
 
 const std::vector<std::string>& operand_names(std::string_view op) {
@@ -74,6 +83,7 @@ const std::vector<std::string>& operand_names(std::string_view op) {
       {"for_loop", {}},
       {"check", {}},
       {"fft", {"re"}},
+      {"import", {"inputs"}},
       {"permutation", {"pivots"}},
       {"triangular_solve", {"a", "b"}},
       {"complex", {"re", "im"}},

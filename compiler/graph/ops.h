@@ -32,6 +32,13 @@ PrimClass primitive_class(std::string_view name);
 // Of a pointwise primitive or a reduction, from the dtype of its last operand.
 nacre_dtype result_dtype(const Primitive& primitive, nacre_dtype operand);
 
+// An operator of torch.library, which only the application can compute: `library.mylib.scale.default` at the captured and the
+// functional level.
+inline constexpr std::string_view kLibrary = "library.";
+bool is_library_operator(std::string_view op);
+// The function that the application has for it: `mylib::scale`, `mylib::scale.overload`.
+std::string library_function(std::string_view op);
+
 // True of what must stay although nothing reads a result: it gives a symbol its value, or checks data.
 bool has_effect(std::string_view name);
 

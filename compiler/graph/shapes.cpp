@@ -188,6 +188,7 @@ class Inference {
   std::vector<Value> for_loop();
   std::vector<Value> item();
   std::vector<Value> check_condition();
+  std::vector<Value> import();
 
   Shape indexed_shape(const Value& x) const;
   const Graph& subgraph(std::string_view name, const std::vector<const Value*>& operands) const;
@@ -723,6 +724,18 @@ std::vector<Value> Inference::check_condition() {
   return {};
 }
 
+// What it gives, only the exported program knows.
+std::vector<Value> Inference::import() {
+  (void)args_.values("inputs");
+  std::vector<Value> results;
+  for (ValueId v : node_.outputs) {
+    expect(v != kNoValue, "an import without one of its results");
+    expect(graph_[v].kind == ValueKind::tensor, "an import gives a number");
+    results.push_back(graph_[v]);
+  }
+  return results;
+}
+
 std::vector<Value> Inference::run() {
   const Primitive* prim = find_primitive(node_.op);
   if (!prim || !node_.op.starts_with("prim.")) refuse("{} is no primitive", node_.op);
@@ -779,6 +792,7 @@ std::vector<Value> Inference::run() {
       {"for_loop", &Inference::for_loop},
       {"item", &Inference::item},
       {"check", &Inference::check_condition},
+      {"import", &Inference::import},
   };
   const auto rule = rules.find(prim->name);
   check(rule != rules.end(), "no shape rule for prim.{}", prim->name);

@@ -285,6 +285,7 @@ std::string row_work_name(RowKind kind) {
     case RowKind::sort: return "sort";
     case RowKind::fft: return "fft";
     case RowKind::bitcast: return "bitcast";
+    case RowKind::import: return "import";
   }
   return "?";
 }

@@ -159,13 +159,17 @@ struct Control {
 //   sort       x -> values, positions (i64)              stable, NaN the largest
 //   fft        re, im, cos, sin -> re, im                the discrete Fourier transform of length `length`; see prim.fft
 //   bitcast    x -> y                                    the same bytes
-enum class RowKind : uint8_t { sort, fft, bitcast };
+//   import     any -> any                                a function of the application's
+enum class RowKind : uint8_t { sort, fft, bitcast, import };
 struct RowWork {
   RowKind kind = RowKind::sort;
   std::vector<BufferId> inputs, outputs;  // -1: absent
   bool descending = false;  // sort
   bool inverse = false;     // fft
   Expr length;              // fft
+  std::string function;     // import: its name
+  std::string arguments;    // import: what it takes beside tensors, a JSON object
+  Provenance where;         // import
 };
 
 struct Group {

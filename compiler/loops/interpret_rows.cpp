@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "compiler/graph/text.h"
 #include "compiler/loops/interpret_half.h"
 #include "compiler/support/error.h"
 
@@ -98,14 +99,17 @@ void fourier(const RowWork& work, int64_t n, std::vector<Array>& arrays) {
 }  // namespace
 
 void run_rows(const RowWork& work, const Symbols& symbols, std::vector<Array>& arrays) {
-  const Array& in = arrays[static_cast<size_t>(work.inputs[0])];
   switch (work.kind) {
     case RowKind::sort: return sort(work, arrays);
+    case RowKind::import:
+      fail_at(ErrorKind::unsupported, where_text(work.where), "only the application can compute {}", work.function);
     case RowKind::fft: {
+      const Array& in = arrays[static_cast<size_t>(work.inputs[0])];
       const int64_t n = evaluated(work.length, symbols);
       return in.dtype == NACRE_f64 ? fourier<double>(work, n, arrays) : fourier<float>(work, n, arrays);
     }
     case RowKind::bitcast: {
+      const Array& in = arrays[static_cast<size_t>(work.inputs[0])];
       const Array& out = arrays[static_cast<size_t>(work.outputs[0])];
       const size_t bytes = static_cast<size_t>(in.elements()) * nacre_dtype_size_bytes(in.dtype);
       check(bytes == static_cast<size_t>(out.elements()) * nacre_dtype_size_bytes(out.dtype), "{} and {} differ in size", in.name, out.name);

@@ -221,6 +221,7 @@ void Lowering::lower_node(const Node& node) {
   if (prim == "sort") return lower_sort(node, args);
   if (prim == "fft") return lower_fft(node, args);
   if (prim == "bitcast") return lower_bitcast(node, args);
+  if (prim == "import") return lower_import(node, args);
   if (prim == "lu") return lower_lu(node, args);
   if (prim == "permutation") return lower_permutation(node, args);
   if (prim == "cholesky") return lower_cholesky(node, args);

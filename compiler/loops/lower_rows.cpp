@@ -1,4 +1,4 @@
-// Lowering of work on whole rows: sorting, Fourier transforms, bytes as another type.
+// Lowering of work on whole rows: sorting, Fourier transforms, bytes as another type, and functions of the application's.
 #include <algorithm>
 #include <numeric>
 
@@ -76,6 +76,17 @@ void Lowering::lower_bitcast(const Node& node, const NodeArgs& args) {
   work.inputs = {rows_of(x, static_cast<int>(graph_[x].shape.size()) - 1, node.where)};
   work.outputs = {result_buffer(node.outputs[0])};
   new_group("bitcast").rows = work;
+}
+
+void Lowering::lower_import(const Node& node, const NodeArgs& args) {
+  RowWork work;
+  work.kind = RowKind::import;
+  work.function = args.text("function", "");
+  work.arguments = args.text("arguments", "{}");
+  work.where = node.where;
+  for (ValueId x : args.values("inputs")) work.inputs.push_back(materialised(x).buffer);
+  for (ValueId y : node.outputs) work.outputs.push_back(result_buffer(y));
+  new_group("import").rows = work;
 }
 
 }  // namespace nacre

@@ -78,6 +78,7 @@ class Lowering {
   void lower_sort(const Node& node, const NodeArgs& args);
   void lower_fft(const Node& node, const NodeArgs& args);
   void lower_bitcast(const Node& node, const NodeArgs& args);
+  void lower_import(const Node& node, const NodeArgs& args);
   // `dim` brought last, as a whole buffer.
   BufferId rows_of(ValueId x, int dim, const Provenance& where);
   // A buffer for y with `dim` last; y shows it with that dim back in place. One that nothing shows where y is absent.

@@ -146,6 +146,7 @@ class Printer {
     if (w.descending) out += " descending";
     if (w.inverse) out += " inverse";
     if (w.kind == RowKind::fft) out += " length " + w.length.str();
+    if (w.kind == RowKind::import) out += " " + quoted(w.function) + " " + quoted(w.arguments) + where_comment(w.where);
     out += "\n";
   }
 
@@ -450,7 +451,7 @@ class Parser {
       program_.input_mutations.push_back(m);
       return end_line();
     }
-    for (RowKind kind : {RowKind::sort, RowKind::fft, RowKind::bitcast})
+    for (RowKind kind : {RowKind::sort, RowKind::fft, RowKind::bitcast, RowKind::import})
       if (take(row_work_name(kind))) return row_work(kind);
     for (const auto& [kind, name] : kContractions)
       if (take(name)) return start_contraction(kind);
@@ -493,6 +494,11 @@ class Parser {
     w.descending = take("descending");
     w.inverse = take("inverse");
     if (take("length")) w.length = rest();
+    if (kind == RowKind::import) {
+      w.function = quoted_text();
+      w.arguments = quoted_text();
+      w.where = where_;
+    }
     group().rows = std::move(w);
     end_line();
   }

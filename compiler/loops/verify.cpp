@@ -149,7 +149,10 @@ class Verifier {
   void check_row_work(const Group& g) const {
     const RowWork& w = *g.rows;
     require(g.nests.empty() && !g.contraction, "{} is the only work of its group", row_work_name(w.kind));
-    const size_t inputs = w.kind == RowKind::fft ? 4 : 1, outputs = w.kind == RowKind::bitcast ? 1 : 2;
+    const bool import = w.kind == RowKind::import;
+    const size_t inputs = import ? w.inputs.size() : w.kind == RowKind::fft ? 4 : 1;
+    const size_t outputs = import ? w.outputs.size() : w.kind == RowKind::bitcast ? 1 : 2;
+    require(import == !w.function.empty(), "{} calls '{}'", row_work_name(w.kind), w.function);
     require(w.inputs.size() == inputs && w.outputs.size() == outputs, "{} of {} buffers to {}", row_work_name(w.kind),
             w.inputs.size(), w.outputs.size());
     for (size_t i = 0; i < inputs; ++i) {

@@ -348,6 +348,48 @@ def test_results_as_large_as_the_data_say(bench):
     bench.works("bench", folder / "kept.nacre", "--seconds", "0.1")
 
 
+def test_operators_of_torch_library_are_imports(bench):
+    """Of tests/command/library: the application computes them, here from a library that is compiled now."""
+    folder, library = bench.folder(), bench.folder() / "functions.so"
+    headers = library.parent / "nacre"
+    headers.mkdir()
+    shutil.copy(ROOT / "runtime" / "include" / "nacre" / "nacre.h", headers)
+    shutil.copy(ROOT / "formats" / "dtype.h", headers)
+    subprocess.run(["cc", "-std=c11", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-I", headers.parent,
+                    HERE / "library" / "functions.c", "-o", library], check=True)
+    subprocess.run([sys.executable, HERE / "library" / "model.py", folder / "cases"], check=True, capture_output=True)
+    case, artifact = folder / "cases" / "scaled", folder / "scaled.nacre"
+
+    done = bench.works("compile", case / "model.pt2", "-o", artifact)
+    assert "not checked: only the application can compute mylib::join, mylib::scale" in done.out, str(done)
+    run = ("run", artifact, "--inputs", case / "set_64", "--output-dir", folder)
+    says = ("mylib::scale", "(f32[s", ", 3]) -> f32[", '{"factor":2.5,"times":3}', "model.py:", "nacre_open_options", "--import")
+    bench.refuses(*run, says=says)
+    bench.works(*run, "--import", library)
+    for got, want in zip(numbered(folder, "output"), numbered(case / "set_64", "output"), strict=True):
+        near(got, want)
+    bench.refuses(*run, "--import", library, env={**os.environ, "REFUSE": "1"}, says=("'mylib::scale' returned 42", "model.py:"))
+    done = bench.works("verify", case, "--import", library)
+    assert "the artifact alone: only the application can compute" in done.out, str(done)
+    bench.works("verify", case, "--import", library, "--stage", "artifact", "--variant", "x: [1, 4]", "--threads", 2)
+    done = bench.works("compile", case / "model.pt2", "-o", artifact, "--import", library)
+    assert "runs; not compared with PyTorch" in done.out, str(done)
+    bench.works("bench", artifact, "--import", library, "--seconds", 0, "--profile")
+    text = bench.works("inspect", artifact).out
+    assert 'import 0 mylib::scale, 1 inputs, with {"factor":2.5,"times":3}' in text, text
+    imports = json.loads(bench.works("inspect", artifact, "--json").out)["imports"]
+    assert [i["name"] for i in imports] == ["mylib::scale", "mylib::scale", "mylib::join"], imports
+
+    bench.works("verify", folder / "cases" / "changed", "--import", library)
+    bench.refuses("compile", folder / "cases" / "in_place" / "model.pt2", "-o", artifact, says=("mylib.shift", "run_decompositions()"))
+    done = bench.works("compile", folder / "cases" / "decomposed" / "model.pt2", "-o", artifact)
+    assert "not checked" not in done.out, str(done)
+    bench.works("verify", folder / "cases" / "decomposed")
+
+    bench.refuses(*run, "--import", folder / "none.so", says=("none.so",))
+    bench.refuses(*run, "--import", bench.tool, says=(bench.tool.name,))
+
+
 def test_bisect_writes_the_smallest_part_that_fails(bench):
     folder = bench.folder()
     (folder / "chain.ir").write_text("""graph chain functional {

@@ -59,8 +59,11 @@ void try_model(const nacre_model* model) {
 }
 
 void open(Aligned& bytes) {
+  static const nacre_import import = {"f", [](void*, const nacre_import_call*) { return 0; }, nullptr};
   nacre_open_options options = {};
   options.verify_data = 1;
+  options.imports = &import;
+  options.import_count = 1;
   nacre_error error = {};
   nacre_model* model = nullptr;
   const nacre_status status =
@@ -112,6 +115,15 @@ const std::vector<std::vector<uint8_t>>& seeds() {
     std::vector<std::vector<uint8_t>> made;
     fmt::Artifact a = scale_artifact();
     made.push_back(fmt::artifact_bytes(a));
+
+    fmt::Artifact calling = a;
+    calling.imports = {{"f", R"({"by":3})", 1}};
+    fmt::Variant& calls = calling.entries[0].variants[0];
+    calls.commands[1].kind = NACRE_COMMAND_import;
+    calls.commands[1].target = 0;
+    calls.slot_tensors.resize(3);
+    for (fmt::Tensor& t : calls.slot_tensors) t.dims = {Size::node(4), Size::constant(4)};
+    made.push_back(fmt::artifact_bytes(calling));
 
     // Everything that a file may have, with a small image, so that most of the bytes are structure.
     a.weights = {{"w", NACRE_u8, {256}, table}, {"v", NACRE_f32, {25}, {table, 100}}};

@@ -53,16 +53,40 @@ typedef struct nacre_error {
 
 typedef struct nacre_model nacre_model;
 typedef struct nacre_session nacre_session;
-struct nacre_kernel_args;
 
 // ---- Model
 // ---------------------------------------------------------------------------------------------------------------------
 
-// A function of the application that stands in for an operator which nacre does not compile. Called
-// on one thread. The result is 0 or one of NACRE_DATA_* in formats/kernel_abi.h.
+typedef struct nacre_tensor {
+  void* data;            // aligned for its elements; read only, unless the entry mutates this input
+  const int64_t* shape;  // `rank` numbers; may be NULL for rank 0
+  // In elements; NULL: contiguous. Where no variant wants these strides, the call copies the tensor
+  // into the arena first, and what it writes into it back afterwards (see NACRE_PROFILE_INPUTS).
+  const int64_t* strides;
+  uint32_t rank;
+  uint32_t dtype;
+} nacre_tensor;
+
+// One call of an operator that nacre does not compile (torch.library). All tensors are contiguous;
+// inputs must not be written, outputs have their shapes and their memory already.
+typedef struct nacre_import_call {
+  const char* name;       // "mylib::scale"
+  const char* arguments;  // those that are no tensors, as a JSON object: {"factor":2.5,"times":3}
+  const nacre_tensor* inputs;
+  const nacre_tensor* outputs;
+  uint32_t input_count;
+  uint32_t output_count;
+} nacre_import_call;
+
+// The text of an argument's value, with all that follows it: strtod reads a number from it. NULL
+// where the call leaves the argument to its default, which the artifact does not know.
+NACRE_API const char* nacre_import_argument(const nacre_import_call* call, const char* name);
+
+// A function of the application that stands in for an operator. Called on the thread that runs the
+// model. A result other than 0 ends the run with NACRE_DATA_ERROR; the message has the number.
 typedef struct nacre_import {
   const char* name;
-  int32_t (*function)(void* user, const struct nacre_kernel_args* args);
+  int32_t (*function)(void* user, const nacre_import_call* call);
   void* user;
 } nacre_import;
 
@@ -165,16 +189,6 @@ NACRE_API nacre_status nacre_session_make(const nacre_model* model,
                                           const nacre_session_options* options, void* memory,
                                           size_t size_bytes, nacre_session** session);
 NACRE_API void nacre_session_destroy(nacre_session* session);
-
-typedef struct nacre_tensor {
-  void* data;            // aligned for its elements; read only, unless the entry mutates this input
-  const int64_t* shape;  // `rank` numbers; may be NULL for rank 0
-  // In elements; NULL: contiguous. Where no variant wants these strides, the call copies the tensor
-  // into the arena first, and what it writes into it back afterwards (see NACRE_PROFILE_INPUTS).
-  const int64_t* strides;
-  uint32_t rank;
-  uint32_t dtype;
-} nacre_tensor;
 
 typedef struct nacre_buffer {
   void* data;         // aligned for its elements; must not overlap any input or other output

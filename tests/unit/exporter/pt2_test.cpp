@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <zip.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +19,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
 #include "exporter/eager.h"
+#include "exporter/functionalize.h"
 
 namespace nacre {
 namespace {
@@ -333,11 +335,36 @@ TEST_F(Pt2, RefusesGraphsThatMakeNoSense) {
 
 TEST_F(Pt2, SaysWhichOperatorItDoesNotHave) {
   auto [kind, text] = error_of([](json& f) {
-    f["graph_module"]["graph"]["nodes"][3]["target"] = "torch.ops.mine.frob.default";
+    f["graph_module"]["graph"]["nodes"][3]["target"] = "torch.ops.aten.frob.default";
   });
   EXPECT_EQ(kind, ErrorKind::unsupported);
   EXPECT_NE(text.find("model.py:12"), std::string::npos) << text;
-  EXPECT_NE(text.find("mine.frob.default"), std::string::npos) << text;
+  EXPECT_NE(text.find("aten.frob.default"), std::string::npos) << text;
+}
+
+TEST_F(Pt2, LeavesOperatorsOfTorchLibraryToTheApplication) {
+  error_of([](json& f) {
+    f["graph_module"]["graph"]["nodes"][3]["target"] = "torch.ops.mine.frob.default";
+  });
+  const Graph graph = functionalize(load_pt2(path_).graph);
+  const auto frob = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.op == "library.mine.frob.default";
+  });
+  ASSERT_NE(frob, graph.nodes.end());
+  EXPECT_EQ(frob->where.op, "mine.frob.default");
+  EXPECT_EQ(frob->where.line, 12);
+}
+
+TEST_F(Pt2, RefusesWhatHasNoResult) {
+  auto [kind, text] = error_of([](json& f) {
+    json& nodes = f["graph_module"]["graph"]["nodes"];
+    json silent = nodes[3];
+    silent["target"] = "torch.ops.mine.frob_.default";
+    silent["outputs"] = json::array();
+    nodes.insert(nodes.begin() + 4, silent);
+  });
+  EXPECT_EQ(kind, ErrorKind::unsupported);
+  EXPECT_NE(text.find("run_decompositions()"), std::string::npos) << text;
 }
 
 TEST_F(Pt2, NeverCrashesOnTruncatedOrFlippedFiles) {

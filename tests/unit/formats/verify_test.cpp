@@ -17,6 +17,16 @@ struct Case {
 
 fmt::Variant& variant(fmt::Artifact& a) { return a.entries[0].variants[0]; }
 
+// Makes the first command an import.
+void describe_import(fmt::Artifact& a) {
+  a.imports = {{"f", "{}", 1}};
+  variant(a).commands[0].kind = NACRE_COMMAND_import;
+  variant(a).commands[0].target = 0;
+  const fmt::Tensor t = {"t", NACRE_f32, 0, {Size::node(4), Size::constant(4)}, {}};
+  variant(a).slot_tensors = {t, t, t};
+  fmt::artifact_bytes(a);  // good as it is
+}
+
 class Verify : public testing::TestWithParam<Case> {};
 
 TEST_P(Verify, Refuses) {
@@ -207,6 +217,31 @@ const Case kCases[] = {
      [](auto& a) { a.entries[0].outputs[0].bounds = {Size::constant(4)}; }},
     {"Import", "command 0 has a target",
      [](auto& a) { variant(a).commands[0].kind = NACRE_COMMAND_import; }},
+    {"ImportWithoutDescriptions", "command 0 has operands of the wrong kind",
+     [](auto& a) {
+       a.imports = {{"f", "{}", 1}};
+       variant(a).commands[0].kind = NACRE_COMMAND_import;
+     }},
+    {"ImportOfMoreInputs", "command 0 has operands of the wrong kind",
+     [](auto& a) {
+       describe_import(a);
+       a.imports[0].input_count = 3;
+     }},
+    {"ImportThatWritesAnInput", "command 0 has operands of the wrong kind",
+     [](auto& a) {
+       describe_import(a);
+       variant(a).commands[0].operands = {1, 0};
+     }},
+    {"ImportOfAnotherLayout", "command 0 has operands of the wrong kind",
+     [](auto& a) {
+       describe_import(a);
+       variant(a).slot_tensors[0].layout = {1, 0};
+     }},
+    {"ImportOfNoNode", "the description of slot",
+     [](auto& a) {
+       describe_import(a);
+       variant(a).slot_tensors[0].dims[0] = Size::node(7);
+     }},
 };
 
 INSTANTIATE_TEST_SUITE_P(Meta, Verify, testing::ValuesIn(kCases),

@@ -190,11 +190,20 @@ TEST(Model, RefusesAKernelThatTheImageLacks) {
 
 TEST(Model, WantsItsImports) {
   fmt::Artifact a = scale_artifact();
-  a.imports = {"my.op"};
+  a.imports = {{"mylib::scale", R"({"by":3})", 1}};
   EXPECT_EQ(open_memory(fmt::artifact_bytes(a)).status, NACRE_MISSING_IMPORT);
   EXPECT_EQ(open_memory(fmt::artifact_bytes(a)).message,
-            "the model needs the application's function 'my.op', which was not given to "
-            "nacre_model_open");
+            "the model needs the application's function 'mylib::scale', which the imports of "
+            "nacre_open_options do not have");
+  fmt::Variant& v = a.entries[0].variants[0];
+  v.commands[1].kind = NACRE_COMMAND_import;
+  v.commands[1].target = 0;
+  const fmt::Tensor t = {"t", NACRE_f32, 0, {Size::node(4), Size::constant(4)}, {}};
+  v.slot_tensors = {t, t, t};
+  EXPECT_EQ(open_memory(fmt::artifact_bytes(a)).message,
+            "the model needs the application's function 'mylib::scale', which the imports of "
+            "nacre_open_options do not have: (f32[s0 * 2, 4]) -> f32[s0 * 2, 4] with {\"by\":3}, for "
+            "aten.mul.Tensor (model.py:41, block.first)");
 }
 
 TEST(Model, TellsOfItsEntries) {

@@ -1,5 +1,6 @@
 // Commands: calls, copies, branches, loops, imports, errors in the data.
 #include <atomic>
+#include <cstdlib>
 
 #include "formats/kernel_abi.h"
 #include "tests/unit/runtime/fixture.h"
@@ -328,36 +329,89 @@ TEST(Program, CopiesInPartsAndWritesBackToMutatedInputs) {
   }
 }
 
-int32_t triple(void* user, const nacre_kernel_args* args) {
-  ++*static_cast<std::atomic<int>*>(user);
-  const auto* x = static_cast<const float*>(args->buffers[0]);
-  auto* y = static_cast<float*>(args->buffers[1]);
-  if (x[0] < 0) return NACRE_DATA_ERROR(NACRE_DATA_ASSERT, 0);
-  for (int64_t i = 0; i < args->nodes[2]; ++i) y[i] = 3 * x[i];
+// The second command of the scale artifact is an import, which the application is told all about.
+fmt::Artifact import_artifact() {
+  fmt::Artifact a = scale_artifact();
+  a.imports = {{"mylib::scale", R"({"by":3,"text":"a \"by\": b"})", 1}};
+  fmt::Variant& v = a.entries[0].variants[0];
+  v.commands[1].kind = NACRE_COMMAND_import;
+  v.commands[1].target = 0;
+  const std::vector<Size> dims = {Size::node(4), Size::constant(4)};
+  v.slot_tensors = {{"x", NACRE_f32, 0, dims, {}}, {"t", NACRE_f32, 0, dims, {}}, {"y", NACRE_f32, 0, dims, {}}};
+  return a;
+}
+
+struct Seen {
+  std::atomic<int> calls = 0;
+  std::vector<int64_t> shapes;
+  std::string name, text;
+};
+
+int32_t scale(void* user, const nacre_import_call* call) {
+  auto* seen = static_cast<Seen*>(user);
+  ++seen->calls;
+  seen->name = call->name;
+  seen->text = nacre_import_argument(call, "text");
+  if (call->input_count != 1 || call->output_count != 1 || nacre_import_argument(call, "b") != nullptr) return 1;
+  int64_t count = 1;
+  seen->shapes.clear();
+  for (const nacre_tensor* t : {&call->inputs[0], &call->outputs[0]}) {
+    if (t->dtype != NACRE_f32 || t->strides != nullptr) return 2;
+    count = 1;
+    for (uint32_t d = 0; d < t->rank; ++d) {
+      seen->shapes.push_back(t->shape[d]);
+      count *= t->shape[d];
+    }
+  }
+  const auto* x = static_cast<const float*>(call->inputs[0].data);
+  auto* y = static_cast<float*>(call->outputs[0].data);
+  const auto by = static_cast<float>(std::strtod(nacre_import_argument(call, "by"), nullptr));
+  if (x[0] < 0) return 7;
+  for (int64_t i = 0; i < count; ++i) y[i] = by * x[i];
   return 0;
 }
 
-TEST(Program, CallsTheApplicationOnOneThread) {
-  fmt::Artifact a = scale_artifact();
-  a.imports = {"triple"};
-  a.entries[0].variants[0].commands[1].kind = NACRE_COMMAND_import;
-  a.entries[0].variants[0].commands[1].target = 0;
-  std::atomic<int> calls = 0;
-  const nacre_import import = {"triple", triple, &calls};
+nacre_open_options with(const nacre_import& import) {
   nacre_open_options open = {};
   open.imports = &import;
   open.import_count = 1;
-  Opened opened(a, threads(3), open);
-  const std::vector<int64_t> shape = {2, 4};
+  return open;
+}
+
+TEST(Program, CallsTheApplicationOnOneThread) {
+  Seen seen;
+  const nacre_import import = {"mylib::scale", scale, &seen};
+  Opened opened(import_artifact(), threads(3), with(import));
+  for (const int64_t rows : {2, 6}) {
+    const std::vector<int64_t> shape = {rows, 4};
+    std::vector<float> x(static_cast<std::size_t>(rows) * 4, 1.0f), y(x.size());
+    const nacre_tensor in = tensor(x.data(), shape, NACRE_f32);
+    const nacre_buffer out = {y.data(), y.size() * 4};
+    seen.calls = 0;
+    ASSERT_EQ(nacre_run(opened.session, 0, &in, 1, &out, 1), NACRE_OK) << opened.message();
+    EXPECT_EQ(y.back(), 6.0f);
+    EXPECT_EQ(seen.calls, 1);
+    EXPECT_EQ(seen.shapes, (std::vector<int64_t>{rows, 4, rows, 4}));
+    EXPECT_EQ(seen.name, "mylib::scale");
+    EXPECT_EQ(seen.text, R"("a \"by\": b"})");
+    x[0] = -1;
+    EXPECT_EQ(nacre_run(opened.session, 0, &in, 1, &out, 1), NACRE_DATA_ERROR);
+    EXPECT_EQ(opened.message(), "the application's function 'mylib::scale' returned 7 in aten.mul.Tensor (model.py:41, block.first)");
+  }
+}
+
+TEST(Program, RefusesShapesThatAreLargerThanTheirMemory) {
+  fmt::Artifact a = import_artifact();
+  a.entries[0].variants[0].slot_tensors[2].dims[1] = Size::constant(5);
+  Seen seen;
+  const nacre_import import = {"mylib::scale", scale, &seen};
+  Opened opened(a, threads(1), with(import));
   std::vector<float> x(8, 1.0f), y(8);
+  const std::vector<int64_t> shape = {2, 4};
   const nacre_tensor in = tensor(x.data(), shape, NACRE_f32);
   const nacre_buffer out = {y.data(), 32};
-  ASSERT_EQ(nacre_run(opened.session, 0, &in, 1, &out, 1), NACRE_OK);
-  EXPECT_EQ(y[7], 6.0f);
-  EXPECT_EQ(calls, 1);
-  x[0] = -1;
   EXPECT_EQ(nacre_run(opened.session, 0, &in, 1, &out, 1), NACRE_DATA_ERROR);
-  EXPECT_EQ(opened.message(), "assertion failed in aten.mul.Tensor (model.py:41, block.first)");
+  EXPECT_EQ(seen.calls, 0);
 }
 
 TEST(Program, KeepsTimesWhenAsked) {
