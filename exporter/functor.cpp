@@ -45,13 +45,13 @@ void observe(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Sta
   for (size_t i = 0; i < arguments.size(); ++i)
     if (const auto* alias = schema.arguments()[i].alias_info(); alias && alias->isWrite() && !recording->may_write(arguments[i]))
       fail(ErrorKind::unsupported, "{} writes through a view that was made before the functor began: make the view inside", node_name(schema));
-  const std::vector<ValueId> before = recording->values_of(arguments);
+  recording->read(arguments);
   op.callBoxed(stack);
   const std::vector<IValue> results(stack->end() - static_cast<std::ptrdiff_t>(schema.returns().size()), stack->end());
 
   Provenance where;
   where.op = node_name(schema);
-  if (recording->has_effect(schema, results)) return recording->record(op, std::move(where), arguments, before, results);
+  if (recording->has_effect(schema, results)) return recording->record(op, std::move(where), arguments, results);
   const bool gives_numbers = std::any_of(results.begin(), results.end(), [](const IValue& v) { return v.isScalar() || v.isBool(); });
   const bool dynamic = std::any_of(arguments.begin(), arguments.end(), [&](const IValue& v) { return recording->depends_on_inputs(v); });
   if (gives_numbers && dynamic)

@@ -6,6 +6,7 @@
 #include <torch/csrc/jit/api/function_impl.h>
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/support/error.h"
 #include "exporter/aten.h"
@@ -122,12 +123,29 @@ IValue& TorchScriptTracer::attribute(const ObjectPtr& object, const std::string&
   return found->second;
 }
 
+void TorchScriptTracer::set_attribute(const ObjectPtr& object, size_t slot, const IValue& after) {
+  const std::string& name = object->type()->getAttributeName(slot);
+  IValue& value = attribute(object, name);
+  auto known =
+      std::find_if(attributes_.begin(), attributes_.end(), [&](const Attribute& a) { return a.object == object && a.slot == slot; });
+  if (known == attributes_.end()) {
+    if (auto owner = objects_.find(object.get()); owner != objects_.end())
+      attributes_.push_back({object, slot, joined(owner->second, name), value, after});
+  } else {
+    known->after = after;
+  }
+  value = after;
+}
+
 IValue TorchScriptTracer::call(const jit::Function& function, std::vector<IValue> arguments, const std::string& path) {
   if (!function.isGraphFunction())
     fail(ErrorKind::unsupported, "{} is not written in TorchScript", function.qualname().qualifiedName());
   if (++depth_ > 200) fail(ErrorKind::unsupported, "{} calls itself", function.qualname().qualifiedName());
   const auto graph = jit::toGraphFunction(function).graph();
-  function.getSchema().checkAndNormalizeInputs(arguments, {});
+  std::vector<IValue> checked;
+  for (const IValue& a : arguments) checked.push_back(as_example(a));
+  function.getSchema().checkAndNormalizeInputs(checked, {});
+  arguments.insert(arguments.end(), checked.begin() + static_cast<std::ptrdiff_t>(arguments.size()), checked.end());
   Frame frame;
   for (size_t i = 0; i < arguments.size(); ++i) frame[graph->inputs()[i]] = arguments[i];
   path_.push_back(path);
@@ -141,21 +159,72 @@ IValue TorchScriptTracer::call(const jit::Function& function, std::vector<IValue
 }
 
 void TorchScriptTracer::run_block(const jit::Block& block, Frame& frame) {
-  for (const jit::Node* node : block.nodes()) run_node(*node, frame);
+  for (const jit::Node* node : block.nodes()) {
+    run_node(*node, frame);
+    note_lists(*node, frame);
+  }
+}
+
+namespace {
+
+const void* list_address(const IValue& value) {
+  return value.isList() || value.isGenericDict() ? static_cast<const void*>(value.internalToPointer()) : nullptr;
+}
+
+}  // namespace
+
+void TorchScriptTracer::note_lists(const jit::Node& node, const Frame& frame) {
+  for (const jit::Value* output : node.outputs())
+    if (const auto found = frame.find(output); found != frame.end())
+      if (const void* address = list_address(found->second)) lists_.try_emplace(address, found->second, recorder_.depth());
+}
+
+void TorchScriptTracer::permit_write(const jit::Node& node, const IValue& value) {
+  if (const void* address = list_address(value); address != nullptr && recorder_.depth() > 0) {
+    const auto made = lists_.find(address);
+    if (made == lists_.end() || made->second.second < recorder_.depth())
+      refuse(node, "changes a list or dictionary from outside within a branch or loop that data decide on");
+  }
+  each_tensor(value, [&](const at::Tensor& t) {
+    if (const auto why = value.isTensor() ? recorder_.will_write(t) : std::nullopt) refuse(node, *why);
+  });
+}
+
+void TorchScriptTracer::refuse(const jit::Node& node, const std::string& what) const {
+  fail_at(ErrorKind::unsupported, place(node), "the model {}", what);
 }
 
 void TorchScriptTracer::run_loop(const jit::Node& node, Frame& frame) {
+  constexpr int64_t kMostBranches = 64;  // rounds that are laid out one by one, so that their number stays known
   const jit::Block& body = *node.blocks()[0];
-  const int64_t most = frame.at(node.inputs()[0]).toInt();
-  bool go = frame.at(node.inputs()[1]).toBool();
+  const IValue most = frame.at(node.inputs()[0]);
+  IValue go = frame.at(node.inputs()[1]);
   std::vector<IValue> carried;
   for (const jit::Value* v : node.inputs().slice(2)) carried.push_back(frame.at(v));
-  for (int64_t i = 0; go && i < most; ++i) {
+  const auto round = [&](int64_t i) {
     frame[body.inputs()[0]] = i;
     for (size_t c = 0; c < carried.size(); ++c) frame[body.inputs()[c + 1]] = carried[c];
     run_block(body, frame);
-    go = frame.at(body.outputs()[0]).toBool();
-    for (size_t c = 0; c < carried.size(); ++c) carried[c] = frame.at(body.outputs()[c + 1]);
+    Values results;
+    for (const jit::Value* v : body.outputs()) results.push_back(frame.at(v));
+    return results;
+  };
+  for (int64_t i = 0; is_number(most) || i < most.toInt(); ++i) {
+    if (!is_number(go) && !go.toBool()) break;
+    Values results;
+    if (is_number(go) && !is_number(most) && body.inputs()[0]->hasUses() && most.toInt() - i <= kMostBranches) {
+      results = branch(node, go.toTensor(), [&] { return round(i); }, [&] {
+        Values same = {false};
+        same.insert(same.end(), carried.begin(), carried.end());
+        return same;
+      });
+    } else if (is_number(go) || is_number(most)) {
+      return run_while(node, frame, most, i, go, carried);
+    } else {
+      results = round(i);
+    }
+    go = results[0];
+    carried.assign(results.begin() + 1, results.end());
   }
   for (size_t c = 0; c < carried.size(); ++c) frame[node.outputs()[c]] = carried[c];
 }
@@ -175,6 +244,17 @@ void TorchScriptTracer::run_node(const jit::Node& node, Frame& frame) {
       frame[node.output()] = IValue::uninitialized();
       return;
     case c10::prim::If: {
+      if (is_number(in(0))) {
+        const auto side = [&](size_t b) {
+          run_block(*node.blocks()[b], frame);
+          Values results;
+          for (const jit::Value* v : node.blocks()[b]->outputs()) results.push_back(frame.at(v));
+          return results;
+        };
+        const Values results = branch(node, in(0).toTensor(), [&] { return side(0); }, [&] { return side(1); });
+        for (size_t i = 0; i < results.size(); ++i) frame[node.outputs()[i]] = results[i];
+        return;
+      }
       const jit::Block& taken = *node.blocks()[in(0).toBool() ? 0 : 1];
       run_block(taken, frame);
       for (size_t i = 0; i < node.outputs().size(); ++i) frame[node.outputs()[i]] = frame.at(taken.outputs()[i]);
@@ -188,17 +268,7 @@ void TorchScriptTracer::run_node(const jit::Node& node, Frame& frame) {
       return;
     case c10::prim::SetAttr: {
       const ObjectPtr object = in(0).toObject();
-      IValue& value = attribute(object, node.s(c10::attr::name));
-      const size_t slot = object->type()->getAttributeSlot(node.s(c10::attr::name));
-      auto known = std::find_if(attributes_.begin(), attributes_.end(),
-                                [&](const Attribute& a) { return a.object == object && a.slot == slot; });
-      if (known == attributes_.end()) {
-        if (auto owner = objects_.find(object.get()); owner != objects_.end())
-          attributes_.push_back({object, slot, joined(owner->second, node.s(c10::attr::name)), value, in(1)});
-      } else {
-        known->after = in(1);
-      }
-      value = in(1);
+      set_attribute(object, object->type()->getAttributeSlot(node.s(c10::attr::name)), in(1));
       return;
     }
     case c10::prim::CallMethod: {
@@ -239,17 +309,20 @@ void TorchScriptTracer::run_node(const jit::Node& node, Frame& frame) {
     }
     case c10::prim::isinstance: {
       bool any = false;
-      for (const c10::TypePtr& type : node.tys(c10::attr::types)) any |= in(0).type()->isSubtypeOf(*type);
+      const c10::TypePtr is = as_example(in(0)).type();
+      for (const c10::TypePtr& type : node.tys(c10::attr::types)) any |= is->isSubtypeOf(*type);
       frame[node.output()] = any;
       return;
     }
     case c10::prim::unchecked_cast:
       frame[node.output()] = in(0);
       return;
-    case c10::prim::RaiseException:
-      fail_at(ErrorKind::user, place(node), "the model raises {} for these examples: {}",
-              node.inputs().size() > 1 && in(1).isString() ? in(1).toStringRef() : "an exception",
-              in(0).isString() ? in(0).toStringRef() : "");
+    case c10::prim::RaiseException: {
+      const std::string kind = node.inputs().size() > 1 && in(1).isString() ? in(1).toStringRef() : "";
+      const std::string message = in(0).isString() ? in(0).toStringRef() : "";
+      if (recorder_.depth() > 0) throw Raised{kind.empty() ? message : kind + ": " + message, where(node)};
+      fail_at(ErrorKind::user, place(node), "the model raises {} for these examples: {}", kind.empty() ? "an exception" : kind, message);
+    }
     default:
       run_operator(node, frame);
   }
@@ -262,11 +335,43 @@ void TorchScriptTracer::run_operator(const jit::Node& node, Frame& frame) {
   for (const jit::Value* v : node.inputs()) arguments.push_back(frame.at(v));
   const bool dynamic = std::any_of(arguments.begin(), arguments.end(), [&](const IValue& v) { return recorder_.depends_on_inputs(v); });
 
-  const std::string name = aten_name(schema->name(), schema->overload_name());
+  if (dynamic && !is_about_metadata(schema->name())) {
+    for (const IValue& a : arguments)
+      if (recorder_.is_stale(a)) refuse(node, "reads what it may have written to through a value that a decision on data gave: write to a clone()");
+    std::optional<IValue> result = take_number(node, *schema, arguments);
+    if (!result && std::any_of(arguments.begin(), arguments.end(), [&](const IValue& v) { return has_numbers(v); })) {
+      result = compute(node, *schema, arguments);
+      if (!result) result = tensor_of_numbers(node, *schema, arguments);
+      if (!result) result = call_with_numbers(node, *schema, arguments);
+    }
+    if (result) {
+      frame[node.output()] = *result;
+      return;
+    }
+  }
+  run_call(node, *schema, arguments, dynamic, frame);
+}
+
+void TorchScriptTracer::run_call(const jit::Node& node, const c10::FunctionSchema& schema, const std::vector<IValue>& given, bool dynamic,
+                                 Frame& frame) {
+  const std::string name = aten_name(schema.name(), schema.overload_name());
   auto op = aten::find_operator(name);
-  const bool records = op && !is_about_metadata(schema->name());
-  std::vector<ValueId> before;
-  if (records) before = recorder_.values_of(arguments);
+  const bool records = op && !is_about_metadata(schema.name());
+  std::vector<IValue> arguments = given;
+  for (size_t i = schema.arguments().size(); i < arguments.size(); ++i) arguments[i] = as_example(arguments[i]);
+  for (size_t i = 0; i < arguments.size() && i < schema.arguments().size(); ++i) {
+    const c10::Argument& parameter = schema.arguments()[i];
+    if (const auto* alias = parameter.alias_info(); alias && alias->isWrite()) permit_write(node, arguments[i]);
+    // Lists and dictionaries hold such numbers as they hold any value; messages show the example's.
+    if (parameter.type()->hasFreeVariables() || !has_numbers(arguments[i])) continue;
+    static const std::set<std::string> messages = {"aten::format", "aten::str", "aten::warn", "prim::Print", "aten::percentFormat"};
+    if (!messages.contains(schema.name()))
+      refuse(node, fmt::format("takes `{}` of {} from the values of a tensor: such a number can be compared and computed with, and be an operand of "
+                               "tensors, but no size or index",
+                               parameter.name(), name));
+    arguments[i] = as_example(arguments[i]);
+  }
+  if (records) recorder_.read(arguments);
 
   std::vector<IValue> results = arguments;
   try {
@@ -278,8 +383,8 @@ void TorchScriptTracer::run_operator(const jit::Node& node, Frame& frame) {
   }
   for (size_t i = 0; i < results.size(); ++i) frame[node.outputs()[i]] = results[i];
 
-  if (records && recorder_.has_effect(*schema, results)) {
-    recorder_.record(*op, where(node), arguments, before, results);
+  if (records && recorder_.has_effect(schema, results)) {
+    recorder_.record(*op, where(node), arguments, results);
     return;
   }
   if (!dynamic) return;
@@ -288,7 +393,7 @@ void TorchScriptTracer::run_operator(const jit::Node& node, Frame& frame) {
     each_tensor(result, [&](const at::Tensor& t) { makes |= !recorder_.knows(t) && !recorder_.owns(t); });
   if (makes) {
     // `to` with a device, dtype or tensor that TorchScript's interpreter resolves.
-    if (schema->name() != "aten::to" || !results[0].isTensor())
+    if (schema.name() != "aten::to" || !results[0].isTensor())
       fail_at(ErrorKind::unsupported, place(node), "{} of TorchScript is not supported", name);
     const at::Tensor& result = results[0].toTensor();
     Node cast;
@@ -299,11 +404,10 @@ void TorchScriptTracer::run_operator(const jit::Node& node, Frame& frame) {
     return;
   }
   const bool gives_numbers = std::any_of(results.begin(), results.end(), [](const IValue& v) { return v.isScalar() || v.isBool(); });
-  if (gives_numbers && !is_about_metadata(schema->name()) &&
+  if (gives_numbers && !is_about_metadata(schema.name()) &&
       std::any_of(arguments.begin(), arguments.end(), [&](const IValue& v) { return v.isTensor() && recorder_.depends_on_inputs(v); }))
     fail_at(ErrorKind::unsupported, place(node),
-            "the model decides by the value of a tensor ({}): TorchScript with such decisions is not supported; export it with torch.export "
-            "and torch.cond",
+            "the model decides by the value of a tensor ({}), which has no graph: compute with tensors, or take single numbers out (item())",
             name);
 }
 
@@ -343,6 +447,8 @@ void TorchScriptTracer::add_input(const IValue& value, const Example& example, c
 void TorchScriptTracer::add_outputs(const IValue& result) {
   recorder_.add_output(result);
   for (const Attribute& a : attributes_) {
+    if (has_numbers(a.after))
+      fail(ErrorKind::unsupported, "the attribute `{}` becomes a number that depends on the values of tensors: keep it in a tensor", a.path);
     const auto before = tensors_of(a.before), after = tensors_of(a.after);
     if (structure(a.before) != structure(a.after)) continue;  // another trace follows
     for (size_t i = 0; i < before.size(); ++i)

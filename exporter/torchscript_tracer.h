@@ -4,9 +4,12 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -32,13 +35,23 @@ class TorchScriptTracer {
   // `state` has values of attributes, by path, in place of the module's own.
   TorchScriptTracer(const torch::jit::Module& module, const std::map<std::string, c10::IValue>& state, Program& program);
 
-  // Error{user} where the examples do not fit or the model raises; Error{unsupported} for a decision on data.
+  // Error{user} where the examples do not fit or the model raises; Error{unsupported} for a decision on data that has no
+  // graph: of shapes that differ, of lists that grow.
   void run(const torch::jit::Method& method, const std::vector<Example>& examples);
   const std::vector<Attribute>& attributes() const { return attributes_; }
 
  private:
   using ObjectPtr = c10::intrusive_ptr<c10::ivalue::Object>;
   using Frame = std::unordered_map<const torch::jit::Value*, c10::IValue>;
+  using Slot = std::pair<const c10::ivalue::Object*, size_t>;
+  using Values = std::vector<c10::IValue>;
+  struct Join;
+  struct Loop;
+  // What the model raises in a branch or loop.
+  struct Raised {
+    std::string text;
+    Provenance where;
+  };
 
   void own_attributes(const ObjectPtr& object, const std::string& path);
   void own_tensors(const c10::IValue& value, const std::string& path, InputKind kind);
@@ -49,7 +62,36 @@ class TorchScriptTracer {
   void run_node(const torch::jit::Node& node, Frame& frame);
   void run_loop(const torch::jit::Node& node, Frame& frame);
   void run_operator(const torch::jit::Node& node, Frame& frame);
+  void run_call(const torch::jit::Node& node, const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments, bool dynamic,
+                Frame& frame);
   c10::IValue& attribute(const ObjectPtr& object, const std::string& name);
+  void set_attribute(const ObjectPtr& object, size_t slot, const c10::IValue& value);
+  void note_lists(const torch::jit::Node& node, const Frame& frame);
+  // Error{unsupported} for a list or dictionary from outside the branch or loop.
+  void permit_write(const torch::jit::Node& node, const c10::IValue& value);
+  [[noreturn]] void refuse(const torch::jit::Node& node, const std::string& what) const;
+
+  // torchscript_numbers.cpp; nullopt: not one of those.
+  bool is_number(const c10::IValue& value) const;
+  bool has_numbers(const c10::IValue& value) const;
+  c10::IValue as_example(const c10::IValue& value) const;  // with what the numbers are for the example
+  at::Tensor apply(const torch::jit::Node& node, const std::string& name, std::vector<c10::IValue> arguments);
+  at::Tensor converted(const torch::jit::Node& node, const at::Tensor& tensor, c10::ScalarType type);
+  at::Tensor as_tensor(const torch::jit::Node& node, const c10::IValue& number);
+  c10::IValue as_number(const at::Tensor& tensor);
+  c10::IValue number_of(const torch::jit::Node& node, const at::Tensor& tensor, c10::ScalarType type);
+  std::optional<c10::IValue> take_number(const torch::jit::Node& node, const c10::FunctionSchema& schema, const Values& arguments);
+  std::optional<c10::IValue> compute(const torch::jit::Node& node, const c10::FunctionSchema& schema, const Values& arguments);
+  std::optional<c10::IValue> tensor_of_numbers(const torch::jit::Node& node, const c10::FunctionSchema& schema, const Values& arguments);
+  std::optional<c10::IValue> call_with_numbers(const torch::jit::Node& node, const c10::FunctionSchema& schema, const Values& arguments);
+
+  // torchscript_control.cpp: a decision on data.
+  Values branch(const torch::jit::Node& node, at::Tensor condition, const std::function<Values()>& yes,
+                const std::function<Values()>& no);
+  void refuse_views_of_written(const torch::jit::Node& node, const Recorder::Scope& scope) const;
+  void run_while(const torch::jit::Node& node, Frame& frame, const c10::IValue& most, int64_t done, const c10::IValue& go,
+                 const Values& carried);
+
   const std::string& path_of(const ObjectPtr& object) const;
   Provenance where(const torch::jit::Node& node) const;
   std::string place(const torch::jit::Node& node) const { return where_text(where(node)); }
@@ -57,10 +99,12 @@ class TorchScriptTracer {
   Program& program_;
   Recorder recorder_;
   std::unordered_map<const c10::ivalue::Object*, std::string> objects_;  // the module's, with their paths
-  std::map<std::pair<const c10::ivalue::Object*, size_t>, c10::IValue> overlay_;
+  std::map<Slot, c10::IValue> overlay_;
   std::vector<Attribute> attributes_;
   std::vector<std::string> path_;  // of the modules whose methods run
   int depth_ = 0;
+  std::unordered_set<const c10::TensorImpl*> numbers_;  // tensors that are Python's numbers
+  std::unordered_map<const void*, std::pair<c10::IValue, size_t>> lists_;  // with how deep in branches they were made
 };
 
 }  // namespace nacre

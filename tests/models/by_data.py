@@ -1,4 +1,5 @@
-"""Exports small models whose course or sizes depend on data: those of control.py, sizes.py and numbers_from_data.py.
+"""Exports small models whose course or sizes depend on data: those of control.py, sizes.py, numbers_from_data.py and
+scripted.py.
 
     python by_data.py --out DIR [--only NAME,NAME] [--list]
 
@@ -12,10 +13,11 @@ import case
 import control
 import export
 import numbers_from_data
+import scripted
 import sizes
 from case import CASES, DECOMPOSED
 
-FILES = [module.__file__ for module in (case, control, sizes, numbers_from_data)]
+FILES = [module.__file__ for module in (case, control, sizes, numbers_from_data, scripted)]
 
 
 def main():

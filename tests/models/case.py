@@ -1,4 +1,4 @@
-"""How the small models of control.py, sizes.py and numbers_from_data.py become cases."""
+"""How the small models of control.py, sizes.py, numbers_from_data.py and scripted.py become cases."""
 import torch
 from torch.export import Dim
 
@@ -8,13 +8,15 @@ CASES = {}
 DECOMPOSED = set()
 
 
-def case(*sets, dynamic=None, refuse=(), decomposed=False):
-    """The class below it, on these argument tuples. `decomposed`: saved after run_decompositions()."""
+def case(*sets, dynamic=None, refuse=(), decomposed=False, examples=None):
+    """The class below it, on these argument tuples. `decomposed`: saved after run_decompositions(). `examples`: saved as
+    TorchScript, for which they stand in for the sample inputs."""
     def add(module):
         def make():
             torch.manual_seed(0)
             labelled = {"set_0": [sets[0]], **{f"also_{k}": [s] for k, s in enumerate(sets[1:])}}
-            return export.Program(module(), labelled, dynamic, module.__doc__ or "", list(refuse))
+            made = torch.jit.script(module()) if examples else module()
+            return export.Program(made, labelled, dynamic, module.__doc__ or "", list(refuse), examples)
         CASES[module.__name__] = make
         if decomposed:
             DECOMPOSED.add(module.__name__)

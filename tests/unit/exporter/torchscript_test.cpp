@@ -1,72 +1,9 @@
 // Modules are defined as TorchScript source, saved, read back and traced; the captured graph must give what libtorch's
 // own interpreter gives.
-#include "exporter/torchscript.h"
-
-#include <ATen/Functions.h>
-#include <gtest/gtest.h>
-#include <torch/csrc/jit/api/module.h>
-
-#include <filesystem>
-
-#include "compiler/graph/text.h"
-#include "compiler/graph/verify.h"
-#include "compiler/support/error.h"
-#include "exporter/aten.h"
-#include "tests/unit/exporter/expect_same.h"
+#include "tests/unit/exporter/torchscript_fixture.h"
 
 namespace nacre {
 namespace {
-
-namespace jit = torch::jit;
-namespace fs = std::filesystem;
-
-class TorchScript : public ::testing::Test {
- protected:
-  ~TorchScript() override { fs::remove(path_); }
-
-  // A module with a parameter `weight`, a buffer `total` and an attribute `state` that is empty at first.
-  jit::Module module(const std::string& source) {
-    jit::Module m("Model");
-    m.register_parameter("weight", at::arange(12, at::kFloat).reshape({3, 4}), false);
-    m.register_buffer("total", at::zeros({3}));
-    m.register_attribute("state", c10::TensorType::get(), at::zeros({0}));
-    m.register_attribute("calls", c10::IntType::get(), int64_t{0});
-    m.define(source);
-    m.save(path_.string());
-    return m;
-  }
-  Program load(const std::vector<Example>& examples, const std::string& method = "forward") {
-    Program program = load_torchscript(path_, method, examples);
-    verify(program.graph);
-    EXPECT_EQ(print(parse_graph(print(program.graph))), print(program.graph));
-    return program;
-  }
-  std::string refusal(const std::vector<Example>& examples) {
-    try {
-      load(examples);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
-  }
-
-  static Example tensor(std::vector<int64_t> shape) {
-    std::byte* bytes = nullptr;
-    Example e;
-    e.kind = Example::Kind::tensor;
-    e.tensor = make_tensor(NACRE_f32, std::move(shape), &bytes);
-    for (int64_t i = 0; i < e.tensor.elements(); ++i) reinterpret_cast<float*>(bytes)[i] = static_cast<float>(i % 7) - 2.5f;
-    return e;
-  }
-  static Example integer(int64_t value) {
-    Example e;
-    e.kind = Example::Kind::integer;
-    e.integer = value;
-    return e;
-  }
-
-  fs::path path_ = fs::temp_directory_path() / ("nacre_torchscript_" + std::to_string(::getpid()) + ".pt");
-};
 
 TEST_F(TorchScript, UnrollsLoopsAndTakesBranchesOnSizes) {
   jit::Module m = module(R"(
@@ -145,12 +82,6 @@ TEST_F(TorchScript, RefusesStateThatGrows) {
   module("def forward(self, x):\n    self.state = torch.cat([self.state, x])\n    return self.state.sum()\n");
   EXPECT_NE(refusal({tensor({3})}).find("the state `state` changes from call to call, from Float[3] to Float[6]"), std::string::npos)
       << refusal({tensor({3})});
-}
-
-TEST_F(TorchScript, RefusesDecisionsOnData) {
-  module("def forward(self, x):\n    if bool(x.sum() > 0):\n        return x\n    return -x\n");
-  const std::string text = refusal({tensor({3})});
-  EXPECT_NE(text.find("the model decides by the value of a tensor (aten.Bool.Tensor)"), std::string::npos) << text;
 }
 
 TEST_F(TorchScript, TellsWhatTheModelRaises) {
