@@ -104,22 +104,12 @@ bool TorchScriptTracer::has_numbers(const IValue& value) const {
 
 IValue TorchScriptTracer::as_example(const IValue& value) const {
   if (!has_numbers(value)) return value;
-  if (value.isTensor()) {
-    const at::Scalar number = value.toTensor().item();
+  return map_leaves(value, [&](const IValue& leaf) -> IValue {
+    if (!is_number(leaf)) return leaf;
+    const at::Scalar number = leaf.toTensor().item();
     if (number.isBoolean()) return number.toBool();
     return number.isFloatingPoint() ? IValue(number.toDouble()) : IValue(number.toLong());
-  }
-  if (value.isTuple()) {
-    std::vector<IValue> items;
-    for (const IValue& item : items_of(value)) items.push_back(as_example(item));
-    return c10::ivalue::Tuple::create(std::move(items));
-  }
-  if (value.isList()) {
-    c10::impl::GenericList items(value.toList().elementType());
-    for (const IValue& item : items_of(value)) items.push_back(as_example(item));
-    return items;
-  }
-  return value;
+  });
 }
 
 at::Tensor TorchScriptTracer::apply(const jit::Node& node, const std::string& name, std::vector<IValue> arguments) {

@@ -137,6 +137,10 @@ void TorchScriptTracer::set_attribute(const ObjectPtr& object, size_t slot, cons
   value = after;
 }
 
+void TorchScriptTracer::set_attribute(const Slot& slot, const IValue& value) {
+  set_attribute(ObjectPtr::reclaim_copy(const_cast<c10::ivalue::Object*>(slot.first)), slot.second, value);  // NOLINT: as it was counted
+}
+
 IValue TorchScriptTracer::call(const jit::Function& function, std::vector<IValue> arguments, const std::string& path) {
   if (!function.isGraphFunction())
     fail(ErrorKind::unsupported, "{} is not written in TorchScript", function.qualname().qualifiedName());

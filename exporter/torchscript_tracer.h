@@ -46,7 +46,7 @@ class TorchScriptTracer {
   using Slot = std::pair<const c10::ivalue::Object*, size_t>;
   using Values = std::vector<c10::IValue>;
   struct Join;
-  struct Loop;
+  class Loop;
   // What the model raises in a branch or loop.
   struct Raised {
     std::string text;
@@ -66,6 +66,7 @@ class TorchScriptTracer {
                 Frame& frame);
   c10::IValue& attribute(const ObjectPtr& object, const std::string& name);
   void set_attribute(const ObjectPtr& object, size_t slot, const c10::IValue& value);
+  void set_attribute(const Slot& slot, const c10::IValue& value);
   void note_lists(const torch::jit::Node& node, const Frame& frame);
   // Error{unsupported} for a list or dictionary from outside the branch or loop.
   void permit_write(const torch::jit::Node& node, const c10::IValue& value);
@@ -85,7 +86,7 @@ class TorchScriptTracer {
   std::optional<c10::IValue> tensor_of_numbers(const torch::jit::Node& node, const c10::FunctionSchema& schema, const Values& arguments);
   std::optional<c10::IValue> call_with_numbers(const torch::jit::Node& node, const c10::FunctionSchema& schema, const Values& arguments);
 
-  // torchscript_control.cpp: a decision on data.
+  // Decisions on data: torchscript_branch.cpp, torchscript_while.cpp.
   Values branch(const torch::jit::Node& node, at::Tensor condition, const std::function<Values()>& yes,
                 const std::function<Values()>& no);
   void refuse_views_of_written(const torch::jit::Node& node, const Recorder::Scope& scope) const;

@@ -27,19 +27,42 @@ std::vector<at::Tensor> tensors_of(const IValue& value) {
   return found;
 }
 
-IValue map_tensors(const IValue& value, const std::function<at::Tensor(const at::Tensor&)>& replace) {
-  if (value.isTensor()) return value.toTensor().defined() ? IValue(replace(value.toTensor())) : value;
+bool is_plain_number(const IValue& value) { return value.isInt() || value.isDouble() || value.isBool(); }
+bool is_uninitialized(const IValue& value) { return value.tagKind() == "Uninitialized"; }
+
+IValue map_leaves(const IValue& value, const std::function<IValue(const IValue&)>& replace) {
   if (value.isTuple()) {
     std::vector<IValue> items;
-    for (const IValue& item : items_of(value)) items.push_back(map_tensors(item, replace));
+    for (const IValue& item : items_of(value)) items.push_back(map_leaves(item, replace));
     return c10::ivalue::Tuple::create(std::move(items));
   }
   if (value.isList()) {
     c10::impl::GenericList items(value.toList().elementType());
-    for (const IValue& item : items_of(value)) items.push_back(map_tensors(item, replace));
+    for (const IValue& item : items_of(value)) items.push_back(map_leaves(item, replace));
     return items;
   }
-  return value;
+  if (value.isGenericDict()) {
+    const auto dict = value.toGenericDict();
+    c10::impl::GenericDict items(dict.keyType(), dict.valueType());
+    for (const auto& entry : dict) items.insert(entry.key(), map_leaves(entry.value(), replace));
+    return items;
+  }
+  return replace(value);
+}
+
+std::vector<IValue> leaves_of(const IValue& value) {
+  std::vector<IValue> leaves;
+  map_leaves(value, [&](const IValue& leaf) {
+    leaves.push_back(leaf);
+    return leaf;
+  });
+  return leaves;
+}
+
+IValue map_tensors(const IValue& value, const std::function<at::Tensor(const at::Tensor&)>& replace) {
+  return map_leaves(value, [&](const IValue& leaf) {
+    return leaf.isTensor() && leaf.toTensor().defined() ? IValue(replace(leaf.toTensor())) : leaf;
+  });
 }
 
 std::string structure(const IValue& value) {
@@ -57,7 +80,8 @@ std::string structure(const IValue& value) {
   if (value.isDouble()) return fmt::format("{}", value.toDouble());
   if (value.isBool()) return value.toBool() ? "True" : "False";
   if (value.isString()) return value.toStringRef();
-  return value.tagKind();
+  if (value.isNone()) return "None";
+  return is_uninitialized(value) ? "nothing" : value.tagKind();
 }
 
 }  // namespace nacre

@@ -392,11 +392,14 @@ def write_cases(jobs, processes, most=None):
 
     most    how many a process writes before another takes its place, where the models' memory does not all come back
     """
-    failed = 0
     if len(jobs) == 1 or (processes == 1 and not most):
-        answers = map(write_job, jobs)
-    else:
-        answers = multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=most).imap(write_job, jobs)
+        return told(map(write_job, jobs))
+    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=most) as pool:
+        return told(pool.imap(write_job, jobs))
+
+
+def told(answers):
+    failed = 0
     for name, seconds, error in answers:
         if error:
             failed += 1
