@@ -5,12 +5,16 @@
 #include <clang/CodeGen/CodeGenAction.h>
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/CompilerInvocation.h>
+#include <clang/Frontend/FrontendAction.h>
+#include <clang/Serialization/ASTWriter.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/VirtualFileSystem.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -83,42 +87,110 @@ void initialize_targets() {
   });
 }
 
+// One run of the compiler over `main`, a name and text in /kernel, beside the headers of the job.
+// Texts are not copied.
+class Compilation {
+ public:
+  Compilation(const CompileJob& job, const std::string& main, const std::string& text,
+              const std::vector<std::string>& further_flags)
+      : diagnostics_(new clang::DiagnosticsEngine(new clang::DiagnosticIDs,
+                                                  new clang::DiagnosticOptions, &errors_,
+                                                  /*ShouldOwnClient=*/false)),
+        files_(new llvm::vfs::InMemoryFileSystem) {
+    const std::string path = kFolder + main;
+    const std::string include = std::string("-I") + kFolder;
+    std::vector<const char*> args;
+    for (const std::string& flag : job.flags) args.push_back(flag.c_str());
+    for (const std::string& flag : further_flags) args.push_back(flag.c_str());
+    for (const char* flag :
+         {"-emit-obj", "-x", "c++", "-w", "-fno-caret-diagnostics", include.c_str(), path.c_str()})
+      args.push_back(flag);
+    auto invocation = std::make_shared<clang::CompilerInvocation>();
+    understood_ = clang::CompilerInvocation::CreateFromArgs(*invocation, args, *diagnostics_);
+    add_file(main, text);
+    for (const auto& [name, header] : job.headers) add_file(name, header);
+    compiler_.setInvocation(std::move(invocation));
+    compiler_.setDiagnostics(diagnostics_.get());
+    compiler_.createFileManager(files_);
+  }
+
+  void add_file(const std::string& name, llvm::StringRef text) {
+    files_->addFile(kFolder + name, 0, llvm::MemoryBuffer::getMemBuffer(text, name, false));
+  }
+
+  bool run(clang::FrontendAction& action) {
+    return understood_ && compiler_.ExecuteAction(action) && errors_.getNumErrors() == 0;
+  }
+
+  clang::CompilerInstance& compiler() { return compiler_; }
+  std::string error() const {
+    if (!understood_) return "bad compiler flags\n" + errors_.text();
+    return errors_.text().empty() ? "the compiler gave no reason" : errors_.text();
+  }
+
+ private:
+  ErrorText errors_;
+  llvm::IntrusiveRefCntPtr<clang::DiagnosticsEngine> diagnostics_;
+  llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem> files_;
+  clang::CompilerInstance compiler_;
+  bool understood_ = false;
+};
+
+// Keeps what Clang knows after a header, as bytes from which it goes on.
+class PrecompileAction : public clang::ASTFrontendAction {
+ public:
+  std::string bytes() const {
+    return buffer_->IsComplete ? std::string(buffer_->Data.data(), buffer_->Data.size()) : "";
+  }
+
+ private:
+  std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance& compiler,
+                                                        llvm::StringRef) override {
+    return std::make_unique<clang::PCHGenerator>(
+        compiler.getPreprocessor(), compiler.getModuleCache(), "", "", buffer_,
+        llvm::ArrayRef<std::shared_ptr<clang::ModuleFileExtension>>());
+  }
+  clang::TranslationUnitKind getTranslationUnitKind() override { return clang::TU_Prefix; }
+
+  std::shared_ptr<clang::PCHBuffer> buffer_ = std::make_shared<clang::PCHBuffer>();
+};
+
+// The job's common header, parsed once a process for each set of flags. Empty where it cannot be:
+// the job itself then says why.
+const std::string& precompiled(const CompileJob& job) {
+  static std::mutex lock;
+  static std::map<std::vector<std::string>, std::string> all;
+  const std::lock_guard<std::mutex> guard(lock);
+  std::vector<std::string> key = job.flags;
+  key.push_back(job.common);
+  auto [found, is_new] = all.try_emplace(std::move(key));
+  if (is_new) {
+    const auto header = std::find_if(job.headers.begin(), job.headers.end(),
+                                     [&](const auto& h) { return h.first == job.common; });
+    if (header == job.headers.end()) return found->second;
+    Compilation compilation(job, header->first, header->second, {});
+    PrecompileAction action;
+    if (compilation.run(action)) found->second = action.bytes();
+  }
+  return found->second;
+}
+
 }  // namespace
 
 ToolResult clang_compile(const CompileJob& job) {
   initialize_targets();
-  ErrorText errors;
-  const llvm::IntrusiveRefCntPtr<clang::DiagnosticsEngine> diagnostics(
-      new clang::DiagnosticsEngine(new clang::DiagnosticIDs, new clang::DiagnosticOptions, &errors,
-                                   /*ShouldOwnClient=*/false));
-
-  const std::string path = kFolder + job.name + ".cpp";
-  const std::string include = std::string("-I") + kFolder;
-  std::vector<const char*> args;
-  for (const std::string& flag : job.flags) args.push_back(flag.c_str());
-  for (const char* flag :
-       {"-emit-obj", "-x", "c++", "-w", "-fno-caret-diagnostics", include.c_str(), path.c_str()})
-    args.push_back(flag);
-  auto invocation = std::make_shared<clang::CompilerInvocation>();
-  if (!clang::CompilerInvocation::CreateFromArgs(*invocation, args, *diagnostics))
-    return {{}, "bad compiler flags\n" + errors.text()};
-
-  const llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem> files(
-      new llvm::vfs::InMemoryFileSystem);
-  files->addFile(path, 0, llvm::MemoryBuffer::getMemBuffer(job.text, path));
-  for (const auto& [name, text] : job.headers)
-    files->addFile(kFolder + name, 0, llvm::MemoryBuffer::getMemBuffer(text, name));
+  static const std::string none;
+  const std::string& common = job.common.empty() ? none : precompiled(job);
+  std::vector<std::string> flags;
+  if (!common.empty()) flags = {"-include-pch", std::string(kFolder) + "common.pch"};
+  Compilation compilation(job, job.name + ".cpp", job.text, flags);
+  if (!common.empty()) compilation.add_file("common.pch", common);
 
   llvm::SmallVector<char, 0> object;
-  clang::CompilerInstance compiler;
-  compiler.setInvocation(std::move(invocation));
-  compiler.setDiagnostics(diagnostics.get());
-  compiler.createFileManager(files);
-  compiler.setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object));
+  compilation.compiler().setOutputStream(std::make_unique<llvm::raw_svector_ostream>(object));
   llvm::LLVMContext context;
   clang::EmitObjAction action(&context);
-  const bool done = compiler.ExecuteAction(action) && errors.getNumErrors() == 0;
-  if (!done) return {{}, errors.text().empty() ? "the compiler gave no reason" : errors.text()};
+  if (!compilation.run(action)) return {{}, compilation.error()};
   return {std::string(object.data(), object.size()), {}};
 }
 

@@ -15,6 +15,9 @@ struct CompileJob {
   std::vector<std::string> flags;  // of `clang -cc1`, without input and output
   // Every file that the source may include, by the name in its #include.
   std::vector<std::pair<std::string, std::string>> headers;
+  // The header that many jobs of the same flags begin with, if it is worth while to parse it once
+  // for all of them. The object is the same. Headers of one name must have one text in a process.
+  std::string common = {};
 };
 
 struct LinkJob {
@@ -36,7 +39,7 @@ struct ToolchainModule {
   ToolResult (*link)(const LinkJob& job);
 };
 
-inline constexpr int kToolchainVersion = 1;
+inline constexpr int kToolchainVersion = 2;
 
 }  // namespace nacre
 

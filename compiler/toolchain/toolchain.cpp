@@ -105,8 +105,14 @@ Source kernel_table(std::span<const Source> sources) {
   return {"kernel_table", text + ");\n"};
 }
 
-std::string compile_source(const Source& source, const Target& target) {
+// Generated kernels begin with it; to parse it once for all of them takes as long as to parse it
+// for one, and somewhat longer to write down.
+constexpr const char* kKernelHeader = "nacre/kernels.h";
+constexpr std::size_t kManySources = 3;
+
+std::string compile_source(const Source& source, const Target& target, bool one_of_many) {
   CompileJob job{source.name, source.text, compile_flags(target), {}};
+  if (one_of_many) job.common = kKernelHeader;
   for (const KernelHeader& header : kernel_headers())
     job.headers.emplace_back(header.name, header.text);
   ToolResult result = module().compile(job);
@@ -212,7 +218,7 @@ CodeImage compile_image(std::span<const Source> sources, const Target& target,
   in_parallel(missing.size(), options.threads > 0 ? options.threads : processors(),
               [&](std::size_t i) {
                 const std::size_t at = missing[i];
-                objects[at] = compile_source(all[at], target);
+                objects[at] = compile_source(all[at], target, missing.size() >= kManySources);
                 cache.store(keys[at], objects[at]);
                 const std::lock_guard<std::mutex> lock(progress_lock);
                 ++done;
