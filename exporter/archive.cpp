@@ -164,6 +164,11 @@ std::string Archive::text(const std::string& name) const {
 }
 
 std::optional<PickledObject> read_pickle(std::string_view bytes) {
+  // libtorch warns of tensors whose Python attributes it drops, which say nothing of their values.
+  struct Quiet : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  } quiet;
+  const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
   try {
     caffe2::serialize::PyTorchStreamReader reader(std::make_shared<Memory>(bytes));
     // Every class and every type name is refused.

@@ -16,6 +16,9 @@ using formats::Size;
 namespace {
 
 formats::Tensor tensor(const std::string& name, nacre_dtype dtype, const std::vector<Expr>& shape, const Facts& symbols, NodeList& nodes) {
+  if (shape.size() > NACRE_MAX_RANK)
+    fail(ErrorKind::unsupported, "'{}' has {} dimensions; a tensor that goes in or out, or that an artifact keeps, has at most {}", name,
+         shape.size(), NACRE_MAX_RANK);
   formats::Tensor result;
   result.name = name;
   result.dtype = dtype;

@@ -6,6 +6,7 @@
 
 #include "compiler/graph/text.h"
 #include "compiler/loops/lower.h"
+#include "compiler/support/error.h"
 
 namespace nacre {
 namespace {
@@ -106,6 +107,21 @@ TEST(Program, IntegersBindASymbolOrAgreeWithOne) {
   EXPECT_EQ(of_input(tables, 3), (std::vector<Guard>{{NACRE_GUARD_bind_value, 3, 0, 3, 0, 0}}));
   EXPECT_EQ(conditions(tables), (std::vector<std::string>{"((n % 4) == 0)", "(again == n)",
                                                           "(twice == (2 * s0))"}));
+}
+
+TEST(Program, RefusesMoreDimensionsThanAnArtifactHolds) {
+  try {
+    tables_of(R"(graph forward primitive {
+    input %x: f32[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4] user "x"
+    %y: f32[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4] = prim.neg(%x)
+    output %y user
+  })");
+    FAIL() << "not refused";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind, ErrorKind::unsupported);
+    EXPECT_NE(std::string(e.what()).find("'x' has 17 dimensions"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("at most 16"), std::string::npos) << e.what();
+  }
 }
 
 TEST(Program, TellsTheArenaAsAFormulaOverTheSymbols) {
