@@ -189,11 +189,11 @@ T atan2(T a, T b) {
 }
 template <class T>
 T maximum(T a, T b) {
-  return a != a || a > b ? a : b;
+  return b != b || b > a ? b : a;
 }
 template <class T>
 T minimum(T a, T b) {
-  return a != a || a < b ? a : b;
+  return b != b || b < a ? b : a;
 }
 template <class T>
 T fmax(T a, T b) {

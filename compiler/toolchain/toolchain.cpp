@@ -88,9 +88,9 @@ std::vector<std::string> link_flags(const Target& target) {
 }
 
 // The table that kernel_abi.h describes: differences of addresses, which no C initialiser can
-// express.
+// express. With it comes what kernels call without naming it.
 Source kernel_table(std::span<const Source> sources) {
-  std::string text = "__asm__(\n";
+  std::string text = "#include \"nacre/support.h\"\n__asm__(\n";
   const auto line = [&](const std::string& words) { text += "    \"" + words + "\\n\"\n"; };
   line(".section .rodata.nacre_kernels,\\\"a\\\"");
   line(".balign 8");

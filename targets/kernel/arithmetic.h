@@ -30,13 +30,17 @@ template <class V>
 NACRE_INLINE V div_trunc(V a, V b) {
   return trunc(a / b);
 }
-// As Python's: the quotient that goes with remainder(), rounded so that a whole quotient is met.
+// As Python's: the quotient that goes with remainder(), rounded so that a whole quotient is met. Taken from fmod(), which is
+// finite where remainder() of a divisor that is infinite is not.
 template <class V>
 NACRE_INLINE V div_floor_float(V a, V b) {
-  const V q = (a - remainder(a, b)) / b;
+  const V zero = V(0), infinity = detail::infinity<V>(), plain = a / b, m = fmod(a, b);
+  const auto overflows = (absolute(plain) == infinity) & (absolute(a) != infinity);
+  V q = select(overflows, a, a - m) / b;
+  q = select((m != zero) & ((m < zero) != (b < zero)), q - V(1), q);
   const V f = floor(q);
   const V r = select(q - f > V(0.5), f + V(1), f);
-  return select(b == V(0), a / b, r);
+  return select(b == zero, plain, select(q == zero, copysign(zero, plain), r));
 }
 NACRE_INLINE float div_floor(float a, float b) { return div_floor_float(a, b); }
 NACRE_INLINE double div_floor(double a, double b) { return div_floor_float(a, b); }

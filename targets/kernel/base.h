@@ -46,27 +46,6 @@ typedef __SIZE_TYPE__ size_t;
 typedef __UINTPTR_TYPE__ uintptr_t;
 #endif
 
-// The compiler may still ask for these two when it copies or clears something large. An image has no imports, so each
-// carries its own; the loops stay loops because kernels are compiled with -ffreestanding.
-#ifndef NACRE_KERNEL_HOSTED
-extern "C" {
-__attribute__((weak, used, visibility("hidden"))) void* memcpy(void* __restrict to,
-                                                               const void* __restrict from,
-                                                               __SIZE_TYPE__ size) {
-  char* t = static_cast<char*>(to);
-  const char* f = static_cast<const char*>(from);
-  for (__SIZE_TYPE__ i = 0; i < size; ++i) t[i] = f[i];
-  return to;
-}
-__attribute__((weak, used, visibility("hidden"))) void* memset(void* to, int value,
-                                                               __SIZE_TYPE__ size) {
-  char* t = static_cast<char*>(to);
-  for (__SIZE_TYPE__ i = 0; i < size; ++i) t[i] = static_cast<char>(value);
-  return to;
-}
-}
-#endif
-
 namespace nk {
 
 using i64 = int64_t;

@@ -115,16 +115,17 @@ NACRE_INLINE i64 select(bool m, i64 a, i64 b) { return m ? a : b; }
 NACRE_INLINE vf select(vi m, vf a, vf b) { return m ? a : b; }
 NACRE_INLINE vi select(vi m, vi a, vi b) { return m ? a : b; }
 
-// `a > b ? a : b` is one instruction on x86 and gives b when either is NaN, so only a's NaN needs a select.
+// `b > a ? b : a` is one instruction on x86 and gives a when either is NaN, so only b's NaN needs a select: none where b is a
+// number. Of equals a stays, as in torch.clamp: relu(-0.) is -0.
 template <class V>
 NACRE_INLINE V maximum(V a, V b) {
-  const V m = select(a > b, a, b);
-  return select(a != a, a, m);
+  const V m = select(b > a, b, a);
+  return select(b != b, b, m);
 }
 template <class V>
 NACRE_INLINE V minimum(V a, V b) {
-  const V m = select(a < b, a, b);
-  return select(a != a, a, m);
+  const V m = select(b < a, b, a);
+  return select(b != b, b, m);
 }
 template <class V>
 NACRE_INLINE V relu(V x) {

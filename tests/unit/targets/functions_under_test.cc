@@ -1,8 +1,9 @@
 // The elementary functions, compiled by Clang for each instruction set, with the table's name in NACRE_TABLE.
 #include <cstdint>
 
-#define NACRE_KERNEL_HOSTED
-#include "nacre/math.h"
+#define NACRE_SUPPORT [[maybe_unused]] static
+#include "nacre/arithmetic.h"
+#include "nacre/support.h"
 #include "tests/unit/targets/kernel_table.h"
 
 namespace {
@@ -44,9 +45,18 @@ const FloatFunction kFunctions[] = {
     FUNCTION(gelu),  FUNCTION(gelu_tanh), FUNCTION(silu), FUNCTION(softplus), FUNCTION(mish), FUNCTION(relu),
     FUNCTION(relu6), FUNCTION(hardsigmoid), FUNCTION(hardswish), {nullptr, nullptr, nullptr, nullptr}};
 const FloatFunction2 kFunctions2[] = {FUNCTION2(pow),     FUNCTION2(atan2),   FUNCTION2(fmod), FUNCTION2(remainder),
-                                      FUNCTION2(maximum), FUNCTION2(minimum), FUNCTION2(copysign),
+                                      FUNCTION2(maximum), FUNCTION2(minimum), FUNCTION2(copysign), FUNCTION2(div_floor),
                                       {nullptr, nullptr, nullptr, nullptr}};
+
+#ifdef __F16C__
+constexpr auto kFromHalf = nullptr, kToHalf = nullptr;
+#else
+float from_half(uint16_t bits) { return __extendhfsf2(__builtin_bit_cast(_Float16, bits)); }
+uint16_t to_half(float x) { return __builtin_bit_cast(uint16_t, __truncsfhf2(x)); }
+constexpr auto kFromHalf = from_half;
+constexpr auto kToHalf = to_half;
+#endif
 
 }  // namespace
 
-extern "C" const FunctionTable NACRE_TABLE = {kFunctions, kFunctions2};
+extern "C" const FunctionTable NACRE_TABLE = {kFunctions, kFunctions2, fminf, fmaxf, kFromHalf, kToHalf};

@@ -89,6 +89,10 @@ struct KernelTable {
 struct FunctionTable {
   const FloatFunction* functions;    // ends with a null name
   const FloatFunction2* functions2;  // idem
+  float (*minimum_number)(float, float);  // fminf, fmaxf
+  float (*maximum_number)(float, float);
+  float (*from_half)(uint16_t);  // null where the machine has instructions for them
+  uint16_t (*to_half)(float);
 };
 
 extern "C" const KernelTable kernels_v2, kernels_v3, kernels_v4, kernels_wide;

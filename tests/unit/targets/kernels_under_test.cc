@@ -1,7 +1,6 @@
 // Compiled by Clang for each instruction set, with the table's name in NACRE_TABLE.
 #include <cstdint>
 
-#define NACRE_KERNEL_HOSTED
 #include "nacre/attention.h"
 #include "nacre/conv.h"
 #include "nacre/depthwise.h"

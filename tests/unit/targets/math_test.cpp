@@ -171,6 +171,14 @@ Exact exact_remainder(Exact a, Exact b) {
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
+// As Python's, with PyTorch's zeros and infinities.
+Exact exact_floor_division(Exact a, Exact b) {
+  if (b == 0 || std::isnan(a) || std::isnan(b)) return a / b;
+  if (std::isinf(a)) return std::nan("");
+  if (std::isinf(b)) return a != 0 && (a < 0) != (b < 0) ? -1 : std::copysign(Exact{0}, a / b);
+  return std::floor(a / b);
+}
+
 template <class T>
 std::pair<std::vector<T>, std::vector<T>> pairs() {
   std::vector<T> a, b;
@@ -204,7 +212,8 @@ TEST(Math, StatedErrorsOfTwoArguments) {
       {"remainder", {exact_remainder, 0.51, 0.51}},
       {"maximum", {[](Exact a, Exact b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b); }, 0, 0}},
       {"minimum", {[](Exact a, Exact b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b); }, 0, 0}},
-      {"copysign", {[](Exact a, Exact b) { return std::copysign(a, b); }, 0, 0}}};
+      {"copysign", {[](Exact a, Exact b) { return std::copysign(a, b); }, 0, 0}},
+      {"div_floor", {exact_floor_division, 1.01, 1.01}}};
   const auto [a, b] = pairs<float>();
   const auto [ad, bd] = pairs<double>();
   for (const Level& level : levels()) {
@@ -238,6 +247,100 @@ TEST(Math, StatedErrorsOfTwoArguments) {
     }
     EXPECT_EQ(tested, claims.size());
   }
+}
+
+// What torch.div(a, b, rounding_mode="floor") gives at the edges, with the sign of its zeros.
+TEST(Math, FloorDivisionAtTheEdges) {
+  constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  struct Quotient {
+    double a, b, want;
+  };
+  const Quotient quotients[] = {
+      {0.5, -inf, -1}, {-0.5, inf, -1}, {0.5, inf, 0.0},  {-0.5, -inf, 0.0}, {0.0, inf, 0.0},  {0.0, -inf, -0.0},
+      {-0.0, inf, -0.0}, {inf, 2, nan}, {inf, inf, nan},  {-0.5, -2, 0.0},   {0.5, 2, 0.0},    {0.5, -2, -1},
+      {-0.0, 2, -0.0}, {1, 0, inf},     {-1, 0.0, -inf},  {0.0, 0.0, nan},   {nan, 1, nan},    {7, -2, -4},
+      {-7, -2, 3},     {1, 0.1, 9},     {1e38, 1e-38, 0}, {1e38, -1e-38, 0}};
+  for (const Level& level : levels()) {
+    for (const FloatFunction2* f = level.functions->functions2; f->name != nullptr; ++f) {
+      if (std::string(f->name) != "div_floor") continue;
+      for (const Quotient& q : quotients) {
+        const float a = static_cast<float>(q.a), b = static_cast<float>(q.b);
+        const double want = q.a == 1e38 ? std::copysign(inf, q.b) : q.want;  // the quotient overflows in float32
+        float y = 0;
+        f->scalar(&a, &b, &y, 1);
+        std::vector<float> as(16, a), bs(16, b), ys(16);
+        f->vector(as.data(), bs.data(), ys.data(), 16);
+        for (const float got : {y, ys[0], ys[15]}) {
+          if (std::isnan(want)) {
+            EXPECT_TRUE(std::isnan(got)) << level.name << ' ' << a << " // " << b << " is " << got;
+          } else {
+            EXPECT_TRUE(got == want && std::signbit(got) == std::signbit(want)) << level.name << ' ' << a << " // " << b << " is " << got;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Of equals the first stays, as in torch.clamp.
+TEST(Math, MaximumAndMinimumKeepTheSignOfZero) {
+  for (const Level& level : levels()) {
+    for (const FloatFunction2* f = level.functions->functions2; f->name != nullptr; ++f) {
+      if (std::string(f->name) != "maximum" && std::string(f->name) != "minimum") continue;
+      for (const float zero : {0.f, -0.f}) {
+        const std::vector<float> a(16, zero), b(16, -zero);
+        std::vector<float> y(16), v(16);
+        f->scalar(a.data(), b.data(), y.data(), 16);
+        f->vector(a.data(), b.data(), v.data(), 16);
+        for (size_t i = 0; i < 16; ++i) {
+          EXPECT_EQ(std::signbit(y[i]), std::signbit(zero)) << level.name << ' ' << f->name;
+          EXPECT_EQ(std::signbit(v[i]), std::signbit(zero)) << level.name << ' ' << f->name << " (vector)";
+        }
+      }
+    }
+  }
+}
+
+// What LLVM calls where the machine has no float16 arithmetic.
+TEST(Math, MinimumAndMaximumThatTheCompilerCalls) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Level& level : levels()) {
+    for (const auto function : {level.functions->minimum_number, level.functions->maximum_number}) {
+      EXPECT_EQ(function(1, nan), 1.f);
+      EXPECT_EQ(function(nan, 1), 1.f);
+      EXPECT_TRUE(std::isnan(function(nan, nan)));
+      EXPECT_TRUE(std::signbit(function(0.f, -0.f)));  // the second of equals
+      EXPECT_FALSE(std::signbit(function(-0.f, 0.f)));
+    }
+    EXPECT_EQ(level.functions->minimum_number(1, 2), 1.f);
+    EXPECT_EQ(level.functions->maximum_number(1, 2), 2.f);
+  }
+}
+
+TEST(Math, HalfPrecisionWithoutInstructions) {
+  const Level v2 = levels().front();
+  ASSERT_NE(v2.functions->from_half, nullptr);
+  const auto value = [](uint32_t bits) {  // 0x7c00 counts as 2^16
+    return static_cast<float>(bits < 0x400 ? std::ldexp(bits, -24) : std::ldexp(1024 + (bits & 1023), static_cast<int>(bits >> 10) - 25));
+  };
+  for (uint32_t bits = 0; bits < 0x7c00; ++bits) {
+    const float x = value(bits), middle = (x + value(bits + 1)) / 2;
+    for (const float sign : {1.f, -1.f}) {
+      const uint32_t s = sign < 0 ? 0x8000 : 0;
+      ASSERT_EQ(v2.functions->from_half(static_cast<uint16_t>(bits | s)), sign * x) << bits;
+      ASSERT_EQ(v2.functions->to_half(sign * x), bits | s) << x;
+      ASSERT_EQ(v2.functions->to_half(sign * middle), (bits + (bits & 1)) | s) << middle;
+      ASSERT_EQ(v2.functions->to_half(sign * std::nextafter(middle, 0.f)), bits | s) << middle;
+      ASSERT_EQ(v2.functions->to_half(sign * std::nextafter(middle, 1e9f)), (bits + 1) | s) << middle;
+    }
+  }
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(v2.functions->from_half(0x7c00), inf);
+  EXPECT_EQ(v2.functions->from_half(0xfc00), -inf);
+  EXPECT_EQ(v2.functions->to_half(-inf), 0xfc00);
+  EXPECT_EQ(v2.functions->to_half(1e30f), 0x7c00);
+  EXPECT_TRUE(std::isnan(v2.functions->from_half(0x7e01)));
+  EXPECT_TRUE(std::isnan(v2.functions->from_half(v2.functions->to_half(std::nanf("")))));
 }
 
 }  // namespace

@@ -151,6 +151,24 @@ TEST_F(Toolchain, RefusesRelocationsAndMissingFunctions) {
   }
 }
 
+// LLVM makes a minimum of two float16 numbers of it, which is a call on every x86-64 without AVX-512-FP16; so are, without F16C,
+// the conversions. Copies of something large are calls of memcpy.
+TEST_F(Toolchain, WhatTheCompilerCallsByItselfIsThere) {
+  const Source source{"calls",
+                      "#include \"nacre/kernel_abi.h\"\nstruct Large { char bytes[4096]; };\n"
+                      "extern \"C\" int calls(const nacre_kernel_args* args) {\n"
+                      "  _Float16* y = static_cast<_Float16*>(args->buffers[0]);\n"
+                      "  const float low = y[0], high = y[1];\n"
+                      "  y[0] = low < 0 ? low : 0.f;\n"
+                      "  y[1] = high > 1 ? high : 1.f;\n"
+                      "  Large* l = static_cast<Large*>(args->buffers[1]);\n"
+                      "  l[0] = l[args->nodes[0]];\n"
+                      "  l[1] = {};\n"
+                      "  return 0;\n}\n"};
+  for (const Target& target : all_targets())
+    EXPECT_NO_THROW(compile_image(std::vector<Source>{source}, target, options_)) << target.name;
+}
+
 TEST_F(Toolchain, TheFirstBrokenKernelIsReported) {
   const std::vector<Source> sources{doubling("a"), {"bad", "int x = ;"}, doubling("c")};
   options_.threads = 2;
