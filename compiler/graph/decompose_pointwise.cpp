@@ -213,6 +213,21 @@ Tensor scaled_erfc(const Tensor& x) {
   return cast(where(gt(z, 4.0), large, exp(z * z) * erfc(z)), x.dtype());
 }
 
+// e^z in float64, infinite where it is so in `dtype`: PyTorch's i0 and i1 overflow with it.
+Tensor exp_within(const Tensor& z, nacre_dtype dtype) {
+  return exp(where(gt(z, std::log(largest(dtype))), full_like(z, kInfinity), z));
+}
+
+// The modified Bessel function of an order, beyond 30: its asymptotic series, without e^z.
+Tensor bessel_tail(const Tensor& z, int order) {
+  Tensor r = reciprocal(maximum(z, 30.0) * 8), series = full_like(z, 1.0);
+  for (int k = 16; k > 0; k--) {
+    const double odd = 2 * k - 1;
+    series = series * r * ((odd * odd - 4 * order * order) / k) + 1;
+  }
+  return series / sqrt(z * (2 * std::numbers::pi));
+}
+
 // The modified Bessel function of order 0, times exp(-|x|) if `scaled`: its power series up to 30,
 // the asymptotic one beyond.
 Tensor bessel_i0(const Tensor& x, bool scaled) {
@@ -221,10 +236,8 @@ Tensor bessel_i0(const Tensor& x, bool scaled) {
   constexpr int kTerms = 64;
   Tensor series = full_like(z, 1.0);
   for (int k = kTerms; k > 0; k--) series = series * quarter / static_cast<double>(k * k) + 1;
-  Tensor r = reciprocal(maximum(z, 30.0) * 8);
-  Tensor tail = polynomial(r, {893025.0 / 120, 11025.0 / 24, 225.0 / 6, 9.0 / 2, 1.0, 1.0});
-  tail = tail / sqrt(z * (2 * std::numbers::pi));
-  Tensor small = scaled ? series * exp(-z) : series, large = scaled ? tail : tail * exp(z);
+  Tensor tail = bessel_tail(z, 0);
+  Tensor small = scaled ? series * exp(-z) : series, large = scaled ? tail : tail * exp_within(z, x.dtype());
   return cast(where(le(z, 30.0), small, large), x.dtype());
 }
 
@@ -236,10 +249,8 @@ Tensor bessel_i1(const Tensor& x, bool scaled) {
   Tensor series = full_like(z, 1.0);
   for (int k = kTerms; k > 0; k--) series = series * quarter / static_cast<double>(k * (k + 1)) + 1;
   series = series * a / 2;
-  Tensor r = reciprocal(maximum(a, 30.0) * 8);
-  Tensor tail = polynomial(r, {-1091475.0 / 120, -4725.0 / 8, -105.0 / 2, -15.0 / 2, -3.0, 1.0});
-  tail = tail / sqrt(a * (2 * std::numbers::pi));
-  Tensor small = scaled ? series * exp(-a) : series, large = scaled ? tail : tail * exp(a);
+  Tensor tail = bessel_tail(a, 1);
+  Tensor small = scaled ? series * exp(-a) : series, large = scaled ? tail : tail * exp_within(a, x.dtype());
   return cast(copysign(where(le(a, 30.0), small, large), z), x.dtype());
 }
 
@@ -339,8 +350,9 @@ Tensor power(Call& c, const Operand& base, const Operand& exponent) {
       Tensor wide = to_compute(y);
       auto rounded = [&](const Tensor& t) { return cast(t, dtype); };
       if (constant == 3.0) return rounded(wide * wide * wide);
-      if (constant == 0.5) return sqrt(y);
-      if (constant == -0.5) return rsqrt(y);
+      // Roots differ from powers at -inf and -0; PyTorch's float16 kernel takes none.
+      if (constant == 0.5 && dtype != NACRE_f16) return sqrt(y);
+      if (constant == -0.5 && dtype != NACRE_f16) return rsqrt(y);
       if (constant == -1.0) return reciprocal(y);
       if (constant == -2.0) return rounded(reciprocal(wide * wide));
     }
@@ -444,6 +456,23 @@ Results mantissa_and_exponent(Call& c) {
   e = e + cast(large, NACRE_f64) - cast(small, NACRE_f64);
   e = where(special, full_like(e, 0), e);
   return {cast(where(special, wide, m), x.dtype()), cast(e, NACRE_i32)};
+}
+
+// The next number from a towards b. A 16-bit float steps in its own bits, not in those of a float32.
+Results next_after(Call& c) {
+  Operand a = c.operand("self"), b = other(c);
+  const nacre_dtype dtype = result_type({a, b});
+  if (compute_type(dtype) == dtype) return nextafter(a, b);
+  Tensor x = as_tensor(c.builder(), a, dtype), y = as_tensor(c.builder(), b, dtype);
+  auto bits = [&](int n) { return as_tensor(c.builder(), n, NACRE_i16); };
+  auto bitcast = [&](const Tensor& t, nacre_dtype to) {
+    return Tensor(c.builder(), c.builder().make_one("prim.bitcast", {{"x", ValueRef{t.id()}}, {"dtype", to}}));
+  };
+  Tensor away = eq(gt(y, x), gt(x, 0));  // from zero: a larger magnitude
+  Tensor moved = bitcast(bitcast(x, NACRE_i16) + where(away, bits(1), bits(-1)), dtype);
+  Tensor least = copysign(bitcast(bits(1), dtype), y);
+  Tensor next = where(eq(x, y), y, where(eq(x, 0), least, moved));
+  return where(isnan(x) | isnan(y), x + y, next);
 }
 
 // ---- Three operands.
@@ -652,7 +681,7 @@ constexpr Decomposition kTable[] = {
     {"special_xlog1py.default", float_binary_formula<xlog1py>},
     {"special_xlog1py.self_scalar", float_binary_formula<xlog1py>}, {"special_xlog1py.other_scalar", float_binary_formula<xlog1py>},
     {"heaviside.default", heaviside}, {"ldexp.Tensor", ldexp},
-    {"nextafter.default", plain_binary<nacre::nextafter>},
+    {"nextafter.default", next_after},
     {"gcd.default", plain_binary<nacre::gcd>}, {"lcm.default", plain_binary<least_common_multiple>},
     {"frexp.Tensor", mantissa_and_exponent},
     {"maximum.default", plain_binary<nacre::maximum>}, {"minimum.default", plain_binary<nacre::minimum>},

@@ -139,5 +139,54 @@ def grouped():
     return Grouped(), sets, ({0: Dim("rows", max=64)}, None, None, None)
 
 
+class Edges(nn.Module):
+    """Numbers at the ends of their types: floor division with the signs of its zeros, the next number, Bessel functions that
+    overflow, choices between numbers of 16 bits."""
+
+    reads_bits = True
+
+    def forward(self, *numbers):
+        results = []
+        for a in numbers:
+            bits = {torch.float32: torch.int32, torch.float64: torch.int64}.get(a.dtype, torch.int16)
+            b = a[:, None]
+            quotient, roots = torch.div(a, b, rounding_mode="floor"), torch.cat([torch.pow(a, 0.5), torch.pow(a, -0.5)])
+            results += [quotient.isnan(), 1 / quotient.nan_to_num(5.0), roots.isnan(), 1 / roots.nan_to_num(5.0, 7.0, -7.0),
+                        torch.nextafter(a, b).nan_to_num(5.0).view(bits), torch.special.i0(a),
+                        torch.where(a < 0, a, 0.0).view(bits), torch.where(a > 1, a, 1.0).view(bits)]
+            if a.dtype in (torch.float32, torch.float64):
+                results.append(torch.special.i1(a))
+        return tuple(results)
+
+
+def edges():
+    inf = float("inf")
+    numbers = torch.tensor([0.0, -0.0, 0.5, -0.5, 1, -1, 2.5, -7, 90, 88.7, 65504, 1e38, -3e38, 6e-8, -1e-40, inf, -inf, float("nan")])
+    dtypes = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+    return Edges(), {"set_0": [tuple(numbers.to(dtype) for dtype in dtypes)]}, None
+
+
+class Halves(nn.Module):
+    """16-bit floats between operators that are fused: they round and overflow where PyTorch's do; sums into elements, and sorting."""
+
+    reads_bits = True
+
+    def forward(self, x, index):
+        results = []
+        for dtype in (torch.float16, torch.bfloat16):
+            h = x.to(dtype)
+            results += [h.float(), h.double(), (h * h).float(), (h * 3.3 - h).float(), torch.where(h > 0, h, 0.1).double(), (h * 300).isinf(),
+                        (h.float() * 1.001).to(dtype).float(), x.long().to(dtype).float(), h == x, (h.exp() * 0.5).clamp(max=3), h.sum(),
+                        torch.zeros(5, dtype=dtype).index_add(0, index, h[:64] / 8), torch.zeros(5, dtype=dtype).scatter_reduce(0, index, h[:64], "amax"),
+                        *h.sort(stable=True), *h.sort(descending=True, stable=True)]
+        return tuple(results)
+
+
+def halves():
+    inf = float("inf")
+    numbers = torch.cat([noise(64) * 5, torch.tensor([1e5, -1e5, 65519, 65520, 1e-8, inf, 2049, -257.3])])
+    return Halves(), {"set_0": [(numbers, torch.arange(64) % 5)]}, None
+
+
 CASES = {"complex_numbers": complex_numbers, "bits": bits, "spectra": spectra, "any_length": any_length, "algebra": algebra,
-         "grouped": grouped}
+         "grouped": grouped, "edges": edges, "halves": halves}
