@@ -452,7 +452,10 @@ void NestEmitter::emit_scalar(int i) {
     case ScalarOp::cast: {
       const Scalar& from = nest_.code[static_cast<size_t>(s.operands[0])];
       const std::string x = operand(s.operands[0], varies(i));
-      if (varies(i)) {
+      if (!s.prim.empty()) {
+        const std::string wide = varies(i) ? (from.dtype == NACRE_f32 ? x : fmt::format("as_float({})", x)) : fmt::format("static_cast<float>({})", x);
+        out.line("const auto {} = {}({});", v(i), s.prim == "f16" ? "round_float16" : "round_bfloat16", wide);
+      } else if (varies(i)) {
         if (from.dtype == s.dtype) out.line("const auto {} = {};", v(i), x);
         else if (s.dtype == NACRE_f32) out.line("const vf {} = as_float({});", v(i), x);
         else out.line("const vi {} = {} != splat(0.f);", v(i), x);
@@ -513,9 +516,14 @@ void NestEmitter::emit_stores() {
         out.line("store_lanes({}, lanes, {}, [&](i64 {}, float x) NACRE_LAMBDA {{ {}[{}] = x; }});", vector_, value, vector_, p, at);
       continue;
     }
+    const Scalar& last = nest_.code[static_cast<size_t>(s.value)];
+    // What is rounded for its buffer is so by the store.
+    const bool rounded = s.mode == StoreMode::assign && last.op == ScalarOp::cast && last.prim == nacre_dtype_name(buffer.dtype);
+    const int from = rounded && nest_.code[static_cast<size_t>(last.operands[0])].dtype == NACRE_f32 ? last.operands[0] : s.value;
     // Lanes go to one element only where there is but one lane.
-    std::string value = varies(s.value) ? v(s.value) + "[0]" : v(s.value);
-    const std::string old = fmt::format("{}[{}]", p, at);
+    std::string value = varies(from) ? v(from) + "[0]" : v(from);
+    const std::string place = fmt::format("{}[{}]", p, at);
+    const std::string old = buffer.dtype == NACRE_bf16 ? fmt::format("from_bfloat16({})", place) : place;
     switch (s.mode) {
       case StoreMode::assign: break;
       case StoreMode::add: value = combined("sum", old, value); break;
@@ -524,7 +532,7 @@ void NestEmitter::emit_stores() {
       case StoreMode::amin: value = combined("amin", old, value); break;
     }
     if (buffer.dtype == NACRE_bf16) value = fmt::format("to_bfloat16({})", value);
-    out.line("{} = static_cast<{}>({});", old, storage_type(buffer.dtype), value);
+    out.line("{} = static_cast<{}>({});", place, storage_type(buffer.dtype), value);
   }
 }
 

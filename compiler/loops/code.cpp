@@ -176,11 +176,12 @@ int CodeBuilder::pointwise(const std::string& prim, std::vector<int> operands, c
 }
 
 int CodeBuilder::cast(int operand, nacre_dtype dtype, const Provenance& where) {
-  dtype = compute_type(dtype);
-  if ((*this)[operand].dtype == dtype) return operand;
   Scalar s;
   s.op = ScalarOp::cast;
-  s.dtype = dtype;
+  s.dtype = compute_type(dtype);
+  if (is_half(dtype)) s.prim = nacre_dtype_name(dtype);
+  const Scalar& from = (*this)[operand];
+  if (from.dtype == s.dtype && (s.prim.empty() || (from.op == ScalarOp::cast && from.prim == s.prim))) return operand;
   s.operands = {operand};
   s.where = where;
   return add(std::move(s));

@@ -60,7 +60,7 @@ enum class ScalarOp : uint8_t {
   constant,     // `number` (exact for integers up to 2^53, else `expr`)
   index,        // the value of `expr` (as `dtype`: an integer, or bool for a comparison)
   pointwise,    // `prim` of ops.def over operands
-  cast,         // operands[0] to `dtype`
+  cast,         // operands[0] to `dtype`; rounded to `prim` (f16, bf16) before, where one is named
   check_index,  // operands[0] as an index of a dimension of extent `expr`: negative counts from the end (is out of range if `prim` is below); out of range: an error in data
   reduce,       // `prim` (sum, prod, amax, amin, any, all, argmax, argmin) of operands[0] over the nest's reduced loops
   scan,         // `prim` (cumsum, ...) of operands[0] along the nest's last loop, inclusive

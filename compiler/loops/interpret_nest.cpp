@@ -250,6 +250,10 @@ void load_elements(nacre_dtype stored, const std::byte* data, const int64_t* at,
   });
 }
 
+void round_half(bool f16, int n, float* values) {
+  for (int i = 0; i < n; ++i) values[i] = f16 ? from_f16(to_f16(values[i])) : from_bf16(to_bf16(values[i]));
+}
+
 template <class T>
 T combined(StoreMode mode, T old, T value) {
   switch (mode) {
@@ -575,6 +579,7 @@ struct NestRunner::Impl {
         break;
       case ScalarOp::cast:
         step.kernel(n, operand(0), nullptr, nullptr, value(i));
+        if (!s.prim.empty()) round_half(s.prim == "f16", n, static_cast<float*>(value(i)));
         break;
       case ScalarOp::check_index: {
         const auto* in = static_cast<const int64_t*>(operand(0));

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include "compiler/graph/ops.h"
 #include "compiler/graph/text.h"
+#include "compiler/loops/interpret_half.h"
 #include "compiler/loops/lowering.h"
 #include "compiler/loops/regions.h"
 #include "compiler/support/dtype.h"
@@ -284,7 +286,10 @@ Scalar Lowering::number_scalar(const Argument& value, nacre_dtype dtype) {
   } else {
     const double* d = std::get_if<double>(&value);
     check(d, "a number was expected");
-    builder.constant(*d, dtype);
+    double number = *d;
+    if (dtype == NACRE_f16) number = interpreting::from_f16(interpreting::to_f16(static_cast<float>(number)));
+    if (dtype == NACRE_bf16) number = interpreting::from_bf16(interpreting::to_bf16(static_cast<float>(number)));
+    builder.constant(number, dtype);
   }
   return code[0];
 }
@@ -323,6 +328,17 @@ bool Lowering::lower_creation(const Node& node, const NodeArgs& args) {
   return true;
 }
 
+namespace {
+
+// Of 16-bit floats it gives a 16-bit float, which needs no rounding.
+bool is_exact(const std::string& prim) {
+  static const std::set<std::string> kExact{"neg", "abs", "sign", "ceil", "floor", "trunc", "round", "maximum", "minimum", "fmax", "fmin",
+                                            "copysign", "where"};
+  return kExact.contains(prim);
+}
+
+}  // namespace
+
 void Lowering::lower_pointwise(const Node& node, const Primitive& prim) {
   const ValueId y = node.outputs[0];
   Nest nest;
@@ -337,8 +353,9 @@ void Lowering::lower_pointwise(const Node& node, const Primitive& prim) {
     check(v && v->id != kNoValue, "{}: operand {} is not a value", node.op, i);
     operands.push_back(read_value(code, v->id, d.index, d.simplify));
   }
-  const int result = prim.kind == PrimClass::cast ? code.cast(operands[0], graph_[y].dtype, node.where)
-                                                  : code.pointwise(prim.name, operands, node.where);
+  int result = prim.kind == PrimClass::cast ? code.cast(operands[0], graph_[y].dtype, node.where)
+                                            : code.pointwise(prim.name, operands, node.where);
+  if (is_half(graph_[y].dtype) && !is_exact(prim.name)) result = code.cast(result, graph_[y].dtype, node.where);
   const BufferId b = result_buffer(y);
   store_all(nest, b, d.index, result);
   new_group(prim.name).nests.push_back(std::move(nest));

@@ -79,7 +79,7 @@ class Printer {
       case ScalarOp::pointwise:
         return s.prim + operands();
       case ScalarOp::cast:
-        return fmt::format("cast {}{}", nacre_dtype_name(s.dtype), operands());
+        return fmt::format("cast {}{}", s.prim.empty() ? nacre_dtype_name(s.dtype) : s.prim, operands());
       case ScalarOp::check_index:
         return fmt::format("check_index{} {} {}", operands(), s.prim.empty() ? "in" : s.prim, s.expr.str());
       case ScalarOp::reduce:
@@ -618,7 +618,9 @@ class Parser {
       s.expr = rest();
     } else if (op == "cast") {
       s.op = ScalarOp::cast;
-      s.dtype = dtype();
+      const nacre_dtype to = dtype();
+      s.dtype = compute_type(to);
+      if (is_half(to)) s.prim = nacre_dtype_name(to);
       operands(s);
     } else if (op == "check_index") {
       s.op = ScalarOp::check_index;

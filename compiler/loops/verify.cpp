@@ -217,6 +217,7 @@ class Verifier {
         }
         case ScalarOp::cast:
           arity(1);
+          require(s.prim.empty() || (s.dtype == NACRE_f32 && (s.prim == "f16" || s.prim == "bf16")), "v{} is rounded to {}", i, s.prim);
           break;
         case ScalarOp::check_index:
           arity(1);

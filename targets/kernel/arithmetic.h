@@ -9,7 +9,7 @@
 //   shift_left, shift_right   a shift of the width or more gives 0 (right, negative: -1), as torch.bitwise_left_shift
 //   to_integer<T>(x)    truncation; what T cannot hold gives what a conversion by way of int64 leaves of it
 //   philox(counter, key)       64 random bits
-//   from_bfloat16, to_bfloat16 (to nearest even)
+//   from_bfloat16, to_bfloat16 (to nearest even); round_float16, round_bfloat16   to what that type holds, as a float
 //   greater_first(a, b), less_first(a, b)   does a come before b in argmax, argmin: NaN comes first, equals do not replace
 #ifndef NACRE_KERNEL_ARITHMETIC_H
 #define NACRE_KERNEL_ARITHMETIC_H
@@ -150,6 +150,18 @@ NACRE_INLINE uint16_t to_bfloat16(float x) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, x);
   if (x != x) return static_cast<uint16_t>((bits >> 16) | 0x40);
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+// A float32 as a 16-bit one would hold it.
+NACRE_INLINE float round_float16(float x) { return static_cast<float>(static_cast<_Float16>(x)); }
+NACRE_INLINE float round_bfloat16(float x) { return from_bfloat16(to_bfloat16(x)); }
+NACRE_INLINE vf round_float16(vf x) {
+  typedef _Float16 vh __attribute__((ext_vector_type(VL)));
+  return __builtin_convertvector(__builtin_convertvector(x, vh), vf);
+}
+NACRE_INLINE vf round_bfloat16(vf x) {
+  const vu bits = __builtin_bit_cast(vu, x), rounded = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000;
+  return select(x != x, x, __builtin_bit_cast(vf, rounded));
 }
 
 template <class T>
