@@ -34,7 +34,10 @@ void emit_sort(KernelContext& k) {
   const Buffer& input = k.program[sort.inputs[0]];
   const Expr n = row_length(input), rows = row_count(input);
   const std::string length = cpp(simplify(n, facts), facts);
-  const std::string from = k.pointer(sort.inputs[0]), values = k.pointer(sort.outputs[0]), indices = k.pointer(sort.outputs[1]);
+  auto pointer = [&](BufferId b) {
+    return k.program[b].dtype == NACRE_bf16 ? fmt::format("reinterpret_cast<BFloat16*>({})", k.pointer(b)) : k.pointer(b);
+  };
+  const std::string from = pointer(sort.inputs[0]), values = pointer(sort.outputs[0]), indices = pointer(sort.outputs[1]);
   k.kernel.scratch_bytes = simplify(8 * n, facts);
   k.out.line("const Range range = split({}, thread, threads);", cpp(simplify(rows, facts), facts));
   k.out.open("for (i64 row = range.begin; row < range.end; ++row) {{");

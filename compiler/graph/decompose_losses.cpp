@@ -92,7 +92,9 @@ Results kl_divergence(Call& c) {
 
 Results soft_margin(Call& c) {
   Pair p = operands(c);
-  return reduced(c, log1p(exp(-(p.target * p.x))), p.dtype);
+  // In steps of the type itself, as PyTorch: what overflows stays infinite.
+  Tensor exponent = -(cast(p.target, p.dtype) * cast(p.x, p.dtype));
+  return reduced(c, log1p(exp(exponent)), p.dtype);
 }
 
 Results hinge_embedding(Call& c) {

@@ -129,6 +129,8 @@ Results native_batch_norm(Call& c, bool training) {
   }
   Normalized n = batch_norm_of_batch(c);
   std::vector<Tensor> results{n.y, n.mean, n.inverse};
+  for (size_t i = 1; i < 3; i++)
+    if (c.needs(i)) results[i] = cast(results[i], c.output_dtype(i));
   // New running statistics, where the operator returns them: (1 - momentum) * old + momentum *
   // (unbiased) batch.
   if (c.outputs() >= 5) {

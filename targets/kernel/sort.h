@@ -2,11 +2,17 @@
 //
 //   sort_row<kDescending>(const T* in, i64 n, T* values, i64* indices, i64* scratch)
 //     values, indices, scratch: n elements each. NaN is the largest; equal elements keep their order.
+//   BFloat16     for T: the bits of one, ordered as the number
 #ifndef NACRE_KERNEL_SORT_H
 #define NACRE_KERNEL_SORT_H
 #include "nacre/base.h"
 
 namespace nk {
+
+struct BFloat16 {
+  uint16_t bits;
+  NACRE_MEMBER operator float() const { return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16); }
+};
 
 // Merge sort, bottom up: after each pass, runs of twice the length are sorted.
 template <bool kDescending, class T>
