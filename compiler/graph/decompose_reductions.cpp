@@ -336,8 +336,8 @@ Results sum_to_size(Call& c) {
 }
 
 Results distance(Call& c) {
-  Tensor d = c.tensor("self") - c.tensor("other");
-  return vector_norm(d, c.real("p", 2), all_dims(d.rank()), false);
+  Tensor d = c.tensor("self") - c.tensor("other"), wide = to_compute(d);
+  return cast(vector_norm(wide, c.real("p", 2), all_dims(d.rank()), false), d.dtype());
 }
 
 // Central differences inside, one-sided ones of the given order at both ends; the spacing is even.

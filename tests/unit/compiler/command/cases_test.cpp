@@ -27,6 +27,7 @@ class Cases : public ::testing::Test {
     write_npy(folder_ / "set_0" / "after_buffer_norm.mean.npy",
               make_tensor(NACRE_f32, {3}, nullptr));
     write_npy(folder_ / "sequence_1" / "output_0.npy", make_tensor(NACRE_f32, {2}, nullptr));
+    write_npy(folder_ / "sequence_1" / "output64_0.npy", make_tensor(NACRE_f32, {2}, nullptr));  // not widened: no reference
     write_file(folder_ / "case.json", R"({
       "name": "add_one", "expect": "value", "tol": [0.1, 0.2], "alias": null,
       "sets": {
