@@ -11,6 +11,7 @@
 #include "compiler/graph/constants.h"
 #include "compiler/graph/decompose.h"
 #include "compiler/graph/limit_sizes.h"
+#include "compiler/graph/require_sizes.h"
 #include "compiler/graph/split_complex.h"
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
@@ -298,6 +299,7 @@ Program to_primitive(const Program& functional) {
   Program result = functional;
   result.graph = clean(split_complex(clean(decompose(functional.graph))));
   limit_sizes(result.graph);
+  require_sizes(result.graph);
   verify(result.graph);
   for (const GraphInput& input : result.graph.inputs)
     if (input.target == kRandomState && !result.weights.contains(kRandomState)) result.weights[kRandomState] = first_random_state();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <numeric>
 
 #include "compiler/support/error.h"
@@ -33,7 +34,7 @@ bool has_float(const Expr& e) {
 
 void SymbolTable::read_ranges(const nlohmann::json& ranges) {
   for (const auto& [name, range] : ranges.items()) {
-    if (!is_name(name)) continue;  // `2*s0` follows from s0's own range
+    if (!is_name(name)) continue;
     SymbolFacts known = default_facts(name);
     const auto& min = range.at("min_val");
     const auto& max = range.at("max_val");
@@ -44,6 +45,19 @@ void SymbolTable::read_ranges(const nlohmann::json& ranges) {
     if (known.range.min > known.range.max)
       fail(ErrorKind::user, "symbol {} has an empty range", name);
     facts[name] = known;
+  }
+  // `8*s0` of at least 8: what s0 itself is said to be of at least 2 hides.
+  for (const auto& [name, range] : ranges.items()) {
+    const size_t star = name.find('*');
+    int64_t factor = 0;
+    if (star == std::string::npos || std::from_chars(name.data(), name.data() + star, factor).ptr != name.data() + star || factor < 1) continue;
+    const auto known = facts.find(name.substr(star + 1));
+    const auto& min = range.at("min_val");
+    if (known == facts.end() || !min.is_number_integer()) continue;
+    int64_t& least = known->second.range.min;
+    const int64_t whole = std::max<int64_t>(min.get<int64_t>(), 0);
+    least = std::max(least, whole / factor + (whole % factor != 0));
+    if (least > known->second.range.max) fail(ErrorKind::user, "symbol {} has an empty range", known->first);
   }
 }
 
