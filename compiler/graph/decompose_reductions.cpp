@@ -285,14 +285,14 @@ Results difference(Call& c) {
   return x;
 }
 
-// The widths of the intervals along dim (the last of a rank-1 `x`), shaped to broadcast with the
-// ordinates' intervals.
+// Twice the areas of the intervals along dim (of a rank-1 `x`, its only one), in the type of the
+// operands: those of integers wrap, as PyTorch's do.
 Tensor trapezoid_areas(Call& c, const Tensor& y, int64_t dim) {
   Expr n = y.size(dim);
   Expr last = simplify(max(n - 1, 0), c.facts());
   Tensor heights = slice(y, dim, simplify(min(n, 1), c.facts()), n) + slice(y, dim, 0, last);
-  if (!c.has("x")) return heights * (c.real("dx", 1) / 2);
-  Tensor x = to_float(c.tensor("x"));
+  if (!c.has("x")) return to_float(heights) * c.real("dx", 1);
+  Tensor x = c.tensor("x");
   Tensor widths;
   if (x.rank() == 1 && y.rank() > 1) {
     widths = difference(x, 0);
@@ -302,19 +302,21 @@ Tensor trapezoid_areas(Call& c, const Tensor& y, int64_t dim) {
   } else {
     widths = difference(x, dim - y.rank() + x.rank());
   }
-  return heights * widths * 0.5;
+  return heights * widths;
 }
 
 Results trapezoid(Call& c) {
-  Tensor y = to_float(c.tensor("y"));
+  Tensor y = c.has("x") ? c.tensor("y") : to_float(c.tensor("y"));
   int64_t dim = c.dim("dim", y.rank(), -1);
-  return sum(trapezoid_areas(c, y, dim), {dim});
+  return to_float(sum(trapezoid_areas(c, y, dim), {dim})) * 0.5;
 }
 
 Results cumulative_trapezoid(Call& c) {
-  Tensor y = to_float(c.tensor("y"));
+  Tensor y = c.tensor("y");
   int64_t dim = c.dim("dim", y.rank(), -1);
-  return scan("cumsum", trapezoid_areas(c, y, dim), dim);
+  Tensor areas = trapezoid_areas(c, y, dim);
+  if (is_integer_or_bool(areas.dtype())) areas = cast(areas, NACRE_i64);
+  return to_float(scan("cumsum", areas, dim)) * 0.5;
 }
 
 Results trace(Call& c) {
