@@ -59,7 +59,8 @@ Expr clamped(const Expr& bound, const Expr& low, const Expr& size, const Facts& 
   else if (range.min < 0)
     from_start =
         Expr::make(ExprOp::select, {Expr::make(ExprOp::lt, {bound, 0}), bound + size, bound});
-  return simplify(max(low, min(from_start, size)), facts);
+  const bool open = range.min == kUnbounded;  // `x[1:]` as export writes it
+  return simplify(max(low, open ? size : min(from_start, size)), facts);
 }
 
 struct Range {
