@@ -88,13 +88,22 @@ Tensor flat_positions(const Pool& p, const Tensor& best) {
   return flat;
 }
 
+// The number, along the last dim, of the element that max pooling names: the first of the largest, but the last NaN.
+Tensor maximum_position(const Tensor& x) {
+  Tensor largest = argmax(x, -1);
+  if (!is_floating(x.dtype())) return largest;
+  Tensor number = iota_along(x.builder(), x.shape(), -1);
+  Tensor last_nan = amax(where(isnan(x), number, full_like(number, -1)), {-1});
+  return where(ge(last_nan, 0), last_nan, largest);
+}
+
 Results max_pool(Call& c, size_t n) {
   Pool p = read_pool(c, n);
   Tensor w = windows(p, padding_below(p.x.dtype()));
   Tensor values, positions;
   if (c.needs(0)) values = amax(w, last_dims(w, n));
   if (c.needs(1)) {
-    Tensor best = argmax(n == 1 ? w : flatten(w, -static_cast<int64_t>(n), -1), -1);
+    Tensor best = maximum_position(n == 1 ? w : flatten(w, -static_cast<int64_t>(n), -1));
     positions = flat_positions(p, best);
   }
   return {values, positions};
@@ -261,7 +270,7 @@ Results adaptive_max_pool(Call& c, size_t n) {
     auto joined = [&](const Tensor& t) {
       return n == 1 ? t : flatten(t, -static_cast<int64_t>(n), -1);
     };
-    Tensor best = argmax(joined(elements), -1, true);
+    Tensor best = unsqueeze(maximum_position(joined(elements)), -1);
     Tensor table = joined(expand(flat, elements.shape()));
     positions = squeeze(gather(table, best, -1), {-1});
   }

@@ -1,4 +1,4 @@
-"""Complex numbers, spectra, linear algebra, products by groups, bits and random numbers: one module for each, which answers with many results.
+"""Complex numbers, spectra, linear algebra, products by groups, bits, pooling: one module for each, which answers with many results.
 
 `CASES` maps a name to a function that gives the module, {set: argument tuples} and dynamic shapes (or None).
 """
@@ -188,5 +188,31 @@ def halves():
     return Halves(), {"set_0": [(numbers, torch.arange(64) % 5)]}, None
 
 
+class Pooling(nn.Module):
+    """Positions of maxima: windows with several NaN and with equal elements, windows of nothing but -inf, padding and dilation."""
+
+    def forward(self, line, image, volume):
+        f = torch.nn.functional
+        results = []
+        for x, pool, adaptive, output in ((line, f.max_pool1d, f.adaptive_max_pool1d, 3), (image, f.max_pool2d, f.adaptive_max_pool2d, (3, 2)),
+                                          (volume, f.max_pool3d, f.adaptive_max_pool3d, (2, 3, 2))):
+            results += [*pool(x, 3, 1, 1, return_indices=True), *pool(x, 2, 2, 1, ceil_mode=True, return_indices=True),
+                        *pool(x, 2, 1, dilation=2, return_indices=True), *adaptive(x, output, return_indices=True),
+                        *adaptive(x, 2, return_indices=True)]
+        return tuple(results)
+
+
+def pooling():
+    def holed(*shape):
+        x = noise(*shape).round()
+        at = torch.rand(shape)
+        return x.masked_fill(at < 0.2, float("nan")).masked_fill(at > 0.7, -float("inf"))
+
+    def arguments(batch):
+        return holed(batch, 2, 13), holed(batch, 2, 8, 6), holed(batch, 1, 6, 7, 4)
+    batch = {0: Dim("batch", max=64)}
+    return Pooling(), {"set_0": [arguments(2)], "also_0": [arguments(1)], "also_1": [arguments(17)]}, (batch, batch, batch)
+
+
 CASES = {"complex_numbers": complex_numbers, "bits": bits, "spectra": spectra, "any_length": any_length, "algebra": algebra,
-         "grouped": grouped, "edges": edges, "halves": halves}
+         "grouped": grouped, "edges": edges, "halves": halves, "pooling": pooling}
