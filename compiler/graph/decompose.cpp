@@ -131,12 +131,12 @@ Liveness liveness(const Graph& g, const std::set<std::string>& bound) {
 class Decomposer {
  public:
   // `bound`: the symbols that have a value already, of a subgraph.
-  Decomposer(const Graph& functional, Facts symbols, std::set<std::string> bound, bool is_body)
+  Decomposer(const Graph& functional, Facts symbols, std::set<std::string> bound, RandomSource random)
       : in_(functional),
         live_(liveness(functional, bound)),
         mapped_(functional.values.size(), kNoValue),
         bound_(std::move(bound)),
-        random_(is_body) {
+        random_(random) {
     out_.level = Level::primitive;
     out_.name = in_.name;
     out_.symbols = std::move(symbols);
@@ -223,6 +223,7 @@ class Decomposer {
       }
       out_.outputs.push_back({ValueRef{id}, OutputKind::user, {}});
     }
+    random_.finish(builder_);
     name_values();
     return std::move(out_);
   }
@@ -379,10 +380,10 @@ class Decomposer {
 
 }  // namespace
 
-Graph decompose(const Graph& functional) { return Decomposer(functional, functional.symbols, {}, false).run(); }
+Graph decompose(const Graph& functional) { return Decomposer(functional, functional.symbols, {}, RandomSource(false)).run(); }
 
-Graph decompose_body(const Graph& functional, Facts& symbols, std::set<std::string> bound, const Rows& rows) {
-  Graph body = Decomposer(functional, symbols, std::move(bound), true).run_body(rows);
+Graph decompose_body(const Graph& functional, Facts& symbols, std::set<std::string> bound, const Rows& rows, int64_t first_stream) {
+  Graph body = Decomposer(functional, symbols, std::move(bound), RandomSource(true, first_stream)).run_body(rows);
   symbols = body.symbols;
   return body;
 }

@@ -12,7 +12,7 @@ ValueId RandomSource::state(Builder& builder) {
   value.dtype = NACRE_i64;
   value.shape = {2};
   state_ = builder.graph().add_value(std::move(value));
-  builder.graph().inputs.push_back({state_, InputKind::buffer, kRandomState});
+  builder.graph().inputs.push_back({state_, in_body_ ? InputKind::user : InputKind::buffer, kRandomState});
   return state_;
 }
 
@@ -26,7 +26,7 @@ void RandomSource::finish(Builder& builder) {
   if (state_ == kNoValue) return;
   const Tensor state(builder, state_);
   const Tensor next = state + iota(builder, 2);  // the seed stays, the count grows
-  builder.graph().outputs.push_back({ValueRef{next.id()}, OutputKind::buffer_mutation, kRandomState});
+  builder.graph().outputs.push_back({ValueRef{next.id()}, in_body_ ? OutputKind::user : OutputKind::buffer_mutation, kRandomState});
 }
 
 const Argument* Call::find(std::string_view name) const {
@@ -384,13 +384,13 @@ const Graph& Call::functional_subgraph(std::string_view name) const {
   return graph_.subgraphs.at(ref->name);
 }
 
-std::string Call::subgraph(std::string_view name, const Rows& rows) {
+std::string Call::subgraph(std::string_view name, const Rows& rows, int64_t first_stream) {
   const Graph& functional = functional_subgraph(name);
   Graph& graph = builder_.graph();
   std::string chosen = functional.name;
   for (int i = 1; graph.subgraphs.contains(chosen); ++i)
     chosen = functional.name + "_" + std::to_string(i);
-  Graph body = decompose_body(functional, graph.symbols, bound_, rows);
+  Graph body = decompose_body(functional, graph.symbols, bound_, rows, first_stream);
   body.name = chosen;
   graph.subgraphs[chosen] = std::move(body);
   return chosen;

@@ -19,14 +19,13 @@ struct Rows {
   Expr row, row_count;
 };
 
-// The state that the graph's random numbers come from; an input and a mutated buffer of the graph from its first use on.
+// The state that the graph's random numbers come from; an input and a mutated buffer of the graph from its first use on. The
+// graph of a branch or of a loop's body takes it as its last input, and gives the next one as its last output.
 class RandomSource {
  public:
-  // The graph of a branch or of a loop's body has no state of its own.
-  explicit RandomSource(bool in_body) : in_body_(in_body) {}
-  bool in_body() const { return in_body_; }
+  // Operators are numbered as they come, from `first` on; all draws of one node have its number.
+  explicit RandomSource(bool in_body, int64_t first = 0) : in_body_(in_body), streams_(first) {}
   ValueId state(Builder& builder);
-  // Operators are numbered as they come; all draws of one node have its number.
   int64_t stream(const Node& node);
   // The new state, if there is one.
   void finish(Builder& builder);
@@ -35,7 +34,7 @@ class RandomSource {
   bool in_body_;
   ValueId state_ = kNoValue;
   const Node* last_ = nullptr;
-  int64_t streams_ = 0;
+  int64_t streams_;
 };
 
 // Reads the arguments of a node by the names of the operator's schema. An argument that the node
@@ -103,12 +102,9 @@ class Call {
   Tensor full(Shape shape, const Number& value, nacre_dtype dtype) const {
     return nacre::full(builder_, std::move(shape), value, dtype);
   }
-  // Of the random numbers: [seed, count] as int64, a state of the session; and a number for each operator that asks.
-  // Refused inside of control flow.
-  Tensor random_state() const {
-    if (random_.in_body()) unsupported("random numbers in a branch or loop");
-    return {builder_, random_.state(builder_)};
-  }
+  // Of the random numbers: [seed, count] as int64, a state of the session or of what runs this body; and a number for each
+  // operator that asks.
+  Tensor random_state() const { return {builder_, random_.state(builder_)}; }
   int64_t random_stream() const { return random_.stream(node_); }
 
   [[noreturn]] void unsupported(const std::string& what) const;
@@ -130,8 +126,9 @@ class Call {
   // Tensors, and numbers as tensors of no dims.
   std::vector<Tensor> operands(std::string_view name) const;
   const Graph& functional_subgraph(std::string_view name) const;
-  // Makes the functional subgraph a subgraph of the primitive graph, which takes and gives tensors.
-  std::string subgraph(std::string_view name, const Rows& rows = {});
+  // Makes the functional subgraph a subgraph of the primitive graph, which takes and gives tensors. One that draws random
+  // numbers, from the stream `first_stream` on, takes and gives their state as well (see RandomSource).
+  std::string subgraph(std::string_view name, const Rows& rows = {}, int64_t first_stream = 0);
   bool is_bound(const Expr& e) const;
 
  private:
@@ -196,7 +193,7 @@ Decompositions selection_decompositions();
 
 // A subgraph as Call::subgraph makes it. `symbols` and `bound` are those of the graph around it; facts that it finds out
 // about symbols come back.
-Graph decompose_body(const Graph& functional, Facts& symbols, std::set<std::string> bound, const Rows& rows);
+Graph decompose_body(const Graph& functional, Facts& symbols, std::set<std::string> bound, const Rows& rows, int64_t first_stream);
 
 // Shared between families.
 // Where a mask of one dim is true, in order: int64. `expected`: what export calls their number, if it does.

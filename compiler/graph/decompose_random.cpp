@@ -1,59 +1,73 @@
 // Random numbers. A counter-based generator (prim.philox) makes them: bits are a function of the session's seed, of how often
 // the entry has run since it was set, of the operator's place in the graph, and of the element. So threads and shapes do not
 // matter, and runs repeat. Seed and count are a state of the session, `random_state`.
+#include "compiler/graph/decompose_random.h"
+
 #include <cmath>
 #include <numbers>
 
-#include "compiler/graph/decompose_call.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
 
 namespace {
 
-// ---- Bits.
+// Draws of one operator; the next one's follow.
+constexpr int64_t kMostDraws = int64_t{1} << 20;
 
-// 64 bits for each element of `shape`, as int64; another `draw` of the same operator has others.
-Tensor bits(Call& c, const Shape& shape, int draw = 0) {
-  Builder& b = c.builder();
-  Tensor state = c.random_state();
-  Tensor seed = select(state, 0, 0), count = select(state, 0, 1);
-  Tensor key = philox(full(b, {}, c.random_stream() * 64 + draw, NACRE_i64), philox(count, seed));
+// Binary digits of a floating type.
+int digits_of(nacre_dtype dtype) { return dtype == NACRE_f64 ? 53 : dtype == NACRE_f32 ? 24 : dtype == NACRE_f16 ? 11 : 8; }
+
+}  // namespace
+
+Tensor Draws::bits(const Shape& shape) {
+  Builder& b = state_.builder();
+  Tensor seed = select(state_, 0, 0), count = select(state_, 0, 1);
+  Tensor key = philox(full(b, {}, stream_ * kMostDraws + draw_++, NACRE_i64), philox(count, seed));
   Expr n = product(shape);
   Tensor position = iota(b, n);
   return reshape(philox(position, key), shape);
 }
 
-// Binary digits of a floating type.
-int digits_of(nacre_dtype dtype) { return dtype == NACRE_f64 ? 53 : dtype == NACRE_f32 ? 24 : dtype == NACRE_f16 ? 11 : 8; }
-
-// [0, 1), with as many digits as the type has.
-Tensor unit(Call& c, const Shape& shape, nacre_dtype dtype, int draw = 0) {
+Tensor Draws::unit(const Shape& shape, nacre_dtype dtype) {
   const int digits = digits_of(dtype);
   const nacre_dtype wide = compute_type(dtype);
-  Tensor whole = shift_right(bits(c, shape, draw), 64 - digits) & full(c.builder(), shape, (int64_t{1} << digits) - 1, NACRE_i64);
+  Tensor whole = shift_right(bits(shape), 64 - digits) & full(state_.builder(), shape, (int64_t{1} << digits) - 1, NACRE_i64);
   return cast(cast(whole, wide) * std::ldexp(1.0, -digits), dtype);
 }
 
 // Box and Muller's.
-Tensor gaussian(Call& c, const Shape& shape, nacre_dtype dtype) {
+Tensor Draws::normal(const Shape& shape, nacre_dtype dtype) {
   const nacre_dtype wide = dtype == NACRE_f64 ? NACRE_f64 : NACRE_f32;
-  Tensor radius = sqrt(log(-unit(c, shape, wide, 0) + 1) * -2.0);
-  return cast(radius * cos(unit(c, shape, wide, 1) * (2 * std::numbers::pi)), dtype);
+  Tensor radius = sqrt(log(-unit(shape, wide) + 1) * -2.0);
+  return cast(radius * cos(unit(shape, wide) * (2 * std::numbers::pi)), dtype);
 }
+
+Tensor Draws::chance(const Shape& shape, const Operand& p) {
+  const nacre_dtype dtype = p.tensor() && p.tensor()->dtype() == NACRE_f64 ? NACRE_f64 : NACRE_f32;
+  Tensor u = unit(shape, dtype);
+  if (auto* t = p.tensor()) return lt(u, expand(cast(*t, dtype), shape));
+  return lt(u, p);
+}
+
+Tensor Draws::state() { return stack({bits({}), full(state_.builder(), {}, 0, NACRE_i64)}, 0); }
+
+namespace {
+
+Tensor kept_part(const Tensor& x, const Tensor& kept, double p) { return where(kept, x * (1 / (1 - p)), full_like(x, 0)); }
+
+}  // namespace
+
+Tensor dropped(Draws& draws, const Tensor& x, double p) {
+  return p == 1 ? x * 0 : kept_part(x, draws.chance(x.shape(), 1 - p), p);
+}
+
+namespace {
 
 // Whole numbers in [low, high).
 Tensor whole_numbers(Call& c, const Shape& shape, const Expr& low, const Expr& high, nacre_dtype dtype) {
-  Tensor positive = shift_right(bits(c, shape), 1) & full(c.builder(), shape, INT64_MAX, NACRE_i64);
+  Tensor positive = shift_right(Draws(c).bits(shape), 1) & full(c.builder(), shape, INT64_MAX, NACRE_i64);
   return cast(remainder(positive, Operand(max(high - low, 1))) + Operand(low), dtype);
-}
-
-// True with probability p (a tensor of x's shape, or a number).
-Tensor chance(Call& c, const Shape& shape, const Operand& p) {
-  const nacre_dtype dtype = p.tensor() && p.tensor()->dtype() == NACRE_f64 ? NACRE_f64 : NACRE_f32;
-  Tensor u = unit(c, shape, dtype);
-  if (auto* t = p.tensor()) return lt(u, expand(cast(*t, dtype), shape));
-  return lt(u, p);
 }
 
 // ---- Operators.
@@ -61,13 +75,13 @@ Tensor chance(Call& c, const Shape& shape, const Operand& p) {
 Results uniform(Call& c) {  // rand and its kin, and uniform(from, to)
   const nacre_dtype dtype = c.output_dtype();
   const double from = c.real("from", 0.0), to = c.real("to", 1.0);
-  Tensor u = unit(c, c.output_shape(), dtype);
+  Tensor u = Draws(c).unit(c.output_shape(), dtype);
   return from == 0 && to == 1 ? u : u * (to - from) + from;
 }
 
 Results normal(Call& c) {  // randn and its kin; mean and std are numbers or tensors
   const nacre_dtype dtype = c.output_dtype();
-  Tensor z = gaussian(c, c.output_shape(), compute_type(dtype));
+  Tensor z = Draws(c).normal(c.output_shape(), compute_type(dtype));
   for (const char* name : {"std", "mean"}) {
     auto given = c.optional_operand(name);
     if (!given) continue;
@@ -97,31 +111,31 @@ Results random(Call& c) {  // random_: from 0, or from `from`, to `to` or what t
 Results bernoulli(Call& c) {
   Tensor x = c.self();
   const Operand p = c.has("p") ? c.operand("p") : Operand(x);
-  return cast(chance(c, c.output_shape(), p), c.output_dtype());
+  return cast(Draws(c).chance(c.output_shape(), p), c.output_dtype());
 }
 
 Results exponential(Call& c) {
   const nacre_dtype dtype = c.output_dtype(), wide = compute_type(dtype);
-  return cast(log(-unit(c, c.output_shape(), wide) + 1) * (-1.0 / c.real("lambd", 1.0)), dtype);
+  return cast(log(-Draws(c).unit(c.output_shape(), wide) + 1) * (-1.0 / c.real("lambd", 1.0)), dtype);
 }
 
 Results geometric(Call& c) {
-  Tensor u = unit(c, c.output_shape(), NACRE_f64);
+  Tensor u = Draws(c).unit(c.output_shape(), NACRE_f64);
   return cast(ceil(log(-u + 1) / std::log1p(-c.real("p"))), c.output_dtype());
 }
 
 Results cauchy(Call& c) {
-  Tensor u = unit(c, c.output_shape(), NACRE_f64);
+  Tensor u = Draws(c).unit(c.output_shape(), NACRE_f64);
   return cast(tan((u - 0.5) * std::numbers::pi) * c.real("sigma", 1.0) + c.real("median", 0.0), c.output_dtype());
 }
 
 Results log_normal(Call& c) {
-  Tensor z = gaussian(c, c.output_shape(), NACRE_f64);
+  Tensor z = Draws(c).normal(c.output_shape(), NACRE_f64);
   return cast(exp(z * c.real("std", 2.0) + c.real("mean", 1.0)), c.output_dtype());
 }
 
 Results permutation(Call& c) {  // the order of random numbers
-  Tensor keys = bits(c, c.output_shape());
+  Tensor keys = Draws(c).bits(c.output_shape());
   return cast(sort(keys, 0, false).second, c.output_dtype());
 }
 
@@ -131,12 +145,12 @@ Results multinomial(Call& c) {
   const Expr count = c.size("num_samples");
   const int64_t last = p.rank() - 1;
   if (!c.flag("replacement", false)) {
-    Tensor keys = p / -log(-unit(c, p.shape(), NACRE_f64) + 1);
+    Tensor keys = p / -log(-Draws(c).unit(p.shape(), NACRE_f64) + 1);
     Tensor order = sort(where(eq(p, 0), full_like(p, -1), keys), last, true).second;
     return narrow(order, last, 0, count);
   }
   Tensor ends = scan("cumsum", p, last);
-  Tensor u = unit(c, c.output_shape(), NACRE_f64) * narrow(ends, last, p.size(last) - 1, 1);
+  Tensor u = Draws(c).unit(c.output_shape(), NACRE_f64) * narrow(ends, last, p.size(last) - 1, 1);
   Tensor reached = le(unsqueeze(ends, -2), unsqueeze(u, -1));
   return minimum(sum(reached, {last + 1}), Operand(p.size(last) - 1));
 }
@@ -147,7 +161,7 @@ Tensor kept(Call& c, const Tensor& x, double p, bool channels) {
   Shape shape = x.shape();
   if (channels)
     for (size_t d = 2; d < shape.size(); ++d) shape[d] = 1;
-  return chance(c, shape, 1 - p);
+  return Draws(c).chance(shape, 1 - p);
 }
 
 bool drops(const Call& c) { return c.flag("train", false) && c.real("p", 0.5) != 0; }
@@ -158,7 +172,7 @@ Results dropout(Call& c) {
   const double p = c.real("p", 0.5);
   if (p == 1) return x * 0;
   const bool channels = c.op().find("feature") != std::string::npos;
-  return where(kept(c, x, p, channels), x * (1 / (1 - p)), full_like(x, 0));
+  return kept_part(x, kept(c, x, p, channels), p);
 }
 
 // What is dropped becomes the value that selu saturates at, and the result keeps mean 0 and variance 1.
@@ -176,9 +190,9 @@ Results native_dropout(Call& c) {
   Tensor x = c.self();
   const double p = c.real("p");
   if (!c.flag("train", true) || p == 0) return {x, c.full(x.shape(), Number(true), NACRE_bool_)};
-  Tensor mask = chance(c, x.shape(), 1 - p);
+  Tensor mask = Draws(c).chance(x.shape(), 1 - p);
   if (p == 1) return {x * 0, mask};
-  return {where(mask, x * (1 / (1 - p)), full_like(x, 0)), mask};
+  return {kept_part(x, mask, p), mask};
 }
 
 // In training, the slope of each negative element is a random one.
@@ -187,7 +201,7 @@ Results rrelu(Call& c) {
   const double lower = c.real("lower", 0.125), upper = c.real("upper", 1.0 / 3);
   const nacre_dtype wide = compute_type(x.dtype());
   Tensor y = cast(x, wide);
-  Tensor sloped = c.flag("training", false) ? y * (unit(c, x.shape(), wide) * (upper - lower) + lower) : y * ((lower + upper) / 2);
+  Tensor sloped = c.flag("training", false) ? y * (Draws(c).unit(x.shape(), wide) * (upper - lower) + lower) : y * ((lower + upper) / 2);
   return cast(where(gt(y, 0), y, sloped), x.dtype());
 }
 

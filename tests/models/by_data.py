@@ -1,5 +1,5 @@
-"""Exports small models whose course or sizes depend on data: those of control.py, sizes.py, numbers_from_data.py and
-scripted.py.
+"""Exports small models whose course or sizes depend on data or on chance: those of control.py, sizes.py, numbers_from_data.py,
+scripted.py and chance.py.
 
     python by_data.py --out DIR [--only NAME,NAME] [--list]
 
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import case
+import chance
 import control
 import export
 import numbers_from_data
@@ -17,7 +18,7 @@ import scripted
 import sizes
 from case import CASES, DECOMPOSED
 
-FILES = [module.__file__ for module in (case, control, sizes, numbers_from_data, scripted)]
+FILES = [module.__file__ for module in (case, chance, control, sizes, numbers_from_data, scripted)]
 
 
 def main():

@@ -226,6 +226,101 @@ TEST_F(Random, ThreadsAndSizesDoNotMatter) {
   EXPECT_TRUE(std::equal(few[uniform].as<float>(), few[uniform].as<float>() + 10, y[uniform].as<float>()));
 }
 
+// What draws in a branch, in the rounds of a loop that data end, and for each row.
+constexpr const char* kBodies = R"(
+graph forward functional {
+  subgraph go_on graph go_on functional {
+    input %i: i64[] user "i"
+    input %a: f32[100000] user "a"
+    input %b: f32[100000] user "b"
+    %u: f32[] = aten.rand.default(size=[], dtype=f32)
+    %end: f32[] = aten.add.Scalar(self=%u, other=1)
+    %more: bool[] = aten.lt.Tensor(self=%i, other=%end)
+    output %more user
+  }
+  subgraph round graph round functional {
+    input %i: i64[] user "i"
+    input %a: f32[100000] user "a"
+    input %b: f32[100000] user "b"
+    %j: i64[] = aten.add.Scalar(self=%i, other=1)
+    %u: f32[100000] = aten.rand_like.default(self=%a)
+    output %j user
+    output %b user
+    output %u user
+  }
+  subgraph row graph row functional {
+    input %sum: f32[100000] user "sum"
+    input %x: f32[100000] user "x"
+    %u: f32[100000] = aten.rand_like.default(self=%x)
+    %next: f32[100000] = aten.add.Tensor(self=%sum, other=%u)
+    output %next user
+    output %u user
+  }
+  subgraph yes graph yes functional {
+    input %x: f32[100000] user "x"
+    %u: f32[100000] = aten.rand_like.default(self=%x)
+    output %u user
+  }
+  subgraph no graph no functional {
+    input %x: f32[100000] user "x"
+    %u: f32[100000] = aten.neg.default(self=%x)
+    output %u user
+  }
+  input %x: f32[100000] user "x"
+  input %rows: f32[2, 100000] user "rows"
+  input %flag: bool[] user "flag"
+  %zero: i64[] = aten.full.default(size=[], fill_value=0, dtype=i64)
+  %count: i64[], %first: f32[100000], %second: f32[100000] = higher_order.while_loop(cond_graph=@go_on, body_graph=@round, carried_inputs=[%zero, %x, %x], additional_inputs=tensors[])
+  %total: f32[100000], %each: f32[2, 100000] = higher_order.scan(combine_graph=@row, init=[%x], xs=[%rows], additional_inputs=tensors[])
+  %branch: f32[100000] = higher_order.cond(predicate=%flag, true_graph=@yes, false_graph=@no, operands=[%x])
+  %around: f32[100000] = aten.rand_like.default(self=%x)
+  output %count user
+  output %first user
+  output %second user
+  output %total user
+  output %each user
+  output %branch user
+  output %around user
+}
+)";
+
+TEST(RandomNumbers, DifferFromRoundToRoundInBodies) {
+  Program program;
+  program.graph = parse_graph(kBodies);
+  const AlignedBytes bytes = artifact_memory(compile(std::move(program), {}).artifact);
+  const RuntimeModel model = RuntimeModel::open(bytes, "bodies");
+  RuntimeSession session(model, {});
+  const auto run = [&](bool flag) {
+    std::byte *rows = nullptr, *truth = nullptr;
+    HostTensor pair = make_tensor(NACRE_f32, {2, kSize}, &rows), which = make_tensor(NACRE_bool_, {}, &truth);
+    std::fill_n(reinterpret_cast<float*>(rows), 2 * kSize, 0.F);
+    *reinterpret_cast<bool*>(truth) = flag;
+    RuntimeSession::Call call = session.prepare(0, {vector(std::vector<float>(kSize, 0.F)), pair, which});
+    session.run(call);
+    return call.outputs;
+  };
+  const std::vector<HostTensor> y = run(true);
+  EXPECT_EQ(y[0].as<int64_t>()[0], 2);
+  std::vector<std::vector<double>> draws{numbers(y[1]), numbers(y[2]), numbers(y[5]), numbers(y[6])};
+  const std::vector<double> rows = numbers(y[4]), total = numbers(y[3]);
+  draws.emplace_back(rows.begin(), rows.begin() + kSize);
+  draws.emplace_back(rows.begin() + kSize, rows.end());
+  for (std::size_t i = 0; i < draws.size(); ++i) {
+    EXPECT_LT(unevenness(draws[i], 100, [](double v) { return v * 100; }), kFar) << i;
+    for (std::size_t j = 0; j < i; ++j) {
+      std::vector<double> products;
+      for (std::size_t k = 0; k < draws[i].size(); ++k) products.push_back((draws[i][k] - 0.5) * (draws[j][k] - 0.5));
+      EXPECT_LT(errors_off(products, identity, 0), kFar) << i << " and " << j << " know each other";
+    }
+  }
+  for (std::size_t k = 0; k < total.size(); ++k) ASSERT_NEAR(total[k], rows[k] + rows[k + kSize], 1e-6);
+  const std::vector<HostTensor> other = run(false);
+  EXPECT_EQ(other[5].as<float>()[0], 0);
+  EXPECT_NE(numbers(other[1]), draws[0]);
+  nacre_session_reset(session.get());
+  EXPECT_EQ(numbers(run(true)[4]), rows);
+}
+
 TEST(RandomNumbers, AModelWithoutThemHasNoSeed) {
   Program program;
   program.graph = parse_graph("graph forward functional {\n  input %x: f32[4] user \"x\"\n  %y: f32[4] = aten.relu.default(self=%x)\n  output %y user\n}\n");
