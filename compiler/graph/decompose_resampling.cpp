@@ -1,6 +1,7 @@
 // Resizing and sampling of images. Positions and weights depend on sizes (or on a grid) only; every
 // output element reads a few taps through index tensors. A whole-number factor of nearest-neighbour
-// resizing is a view.
+// resizing is a view. Bytes are weighted in whole numbers, as PyTorch does.
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/graph/decompose_call.h"
@@ -25,9 +26,9 @@ struct Resize {
 
 Resize read_resize(Call& c, size_t n) {
   Resize r{c.self(), n, {}, {}, {}, c.flag("align_corners", false), NACRE_f32};
-  if (!is_floating(r.x.dtype()) && c.op().find("nearest") == std::string::npos)
-    c.unsupported("interpolation of integers");
-  r.dtype = is_floating(r.x.dtype()) ? compute_type(r.x.dtype()) : NACRE_f32;
+  const bool nearest = c.op().find("nearest") != std::string::npos, bytes = r.x.dtype() == NACRE_u8;
+  if (!is_floating(r.x.dtype()) && !nearest && (!bytes || n != 2)) c.unsupported("interpolation of integers");
+  r.dtype = is_floating(r.x.dtype()) ? compute_type(r.x.dtype()) : nearest ? NACRE_f32 : NACRE_f64;
   Shape result = c.output_shape();
   std::vector<double> factors = c.reals("scale_factors");
   static constexpr const char* kNames[3][3] = {
@@ -203,8 +204,128 @@ std::vector<Tap> cubic_taps(Call& c, const Resize& r, size_t d) {
   return taps;
 }
 
+// Keys' kernel with this A, at t >= 0.
+Tensor keys(const Tensor& t, double a) {
+  Tensor near = (t * (a + 2) - (a + 3)) * t * t + 1;
+  Tensor far = ((t * a - 5 * a) * t + 8 * a) * t - 4 * a;
+  return where(lt(t, 1), near, where(lt(t, 2), far, full_like(t, 0)));
+}
+
+// ---- Bytes: one dim after the other, the last one first, each rounded to bytes. The weights are 16-bit integers, in the finest
+// unit in which the largest of them fits.
+
+struct ByteTaps {
+  Tensor first;    // [out]: the first element that counts
+  Tensor weights;  // [out, taps], float64
+  Tensor largest;  // no dims: of the weights, and of the sums on the way to them
+};
+
+// i * step of what is not negative, rounded before anything is added to it: where a filter begins may hang on the last bit, and a
+// compiler may take a product and a sum as one. abs() keeps them apart.
+Tensor rounded_product(const Tensor& i, const Operand& step) { return abs(mul(i, step)); }
+
+// Taps beyond either end count for the element there.
+ByteTaps byte_taps(Call& c, const Resize& r, size_t d, const Operand& step, bool cubic) {
+  const int taps = cubic ? 4 : 2, reach = taps / 2;
+  Tensor i = output_numbers(c, r, d);
+  Tensor s = r.align_corners ? rounded_product(i, step) : rounded_product(i + 0.5, step) - 0.5;
+  if (!cubic && !r.align_corners) s = maximum(s, 0);
+  const Operand last(r.input[d] - 1);
+  Tensor base = minimum(cast(floor(s), NACRE_i64), last);
+  Tensor lambda = clamp(s - cast(base, r.dtype), 0, 1);
+  ByteTaps t;
+  t.first = maximum(base + (1 - reach), 0);
+  Tensor slot = unsqueeze(t.first, 1) + unsqueeze(iota(c.builder(), taps), 0);
+  t.weights = full(c.builder(), slot.shape(), 0.0, r.dtype);
+  Tensor most = t.weights;
+  for (int k = 0; k < taps; k++) {
+    Tensor at = clamp(base + (k + 1 - reach), 0, last);
+    Tensor distance = abs(-lambda + static_cast<double>(k + 1 - reach));
+    Tensor w = cubic ? keys(distance, -0.75) : maximum(-distance + 1, 0);
+    t.weights = t.weights + where(eq(unsqueeze(at, 1), slot), unsqueeze(w, 1), full_like(t.weights, 0));
+    most = maximum(most, t.weights);
+  }
+  t.largest = amax(most, {0, 1});
+  return t;
+}
+
+// How many elements a filter covers at most, where the source moves by `step`.
+Expr byte_filter_width(Call& c, const Resize& r, size_t d, const Operand& step, int reach) {
+  if (step.number()) {
+    const double support = std::max(*step.number()->constant(), 1.0) * reach;
+    return static_cast<int64_t>(std::ceil(support)) * 2 + 1;
+  }
+  double given = r.scales[d] && *r.scales[d] > 0 && !r.align_corners ? std::max(1.0 / *r.scales[d], 1.0) * reach : 0;
+  if (given > 0) return static_cast<int64_t>(std::ceil(given)) * 2 + 1;
+  Expr in = r.input[d], out = r.output[d];
+  if (r.align_corners) {
+    in = in - 1;
+    out = max(out - 1, 1);
+  }
+  return simplify(max(ceildiv(in * Expr(reach), out), reach) * 2 + 1, c.facts());
+}
+
+// A filter as wide as the step.
+ByteTaps byte_filter(Call& c, const Resize& r, size_t d, const Operand& step, bool cubic) {
+  Builder& b = c.builder();
+  const int reach = cubic ? 2 : 1;
+  Tensor moved = as_tensor(b, step, r.dtype), wide = maximum(moved, 1);
+  Tensor centre = rounded_product(output_numbers(c, r, d) + 0.5, moved), support = wide * reach;
+  ByteTaps t;
+  t.first = maximum(cast(trunc(centre - support + 0.5), NACRE_i64), 0);
+  Tensor end = minimum(cast(trunc(centre + support + 0.5), NACRE_i64), Operand(r.input[d]));
+  Tensor at = unsqueeze(t.first, 1) + unsqueeze(iota(b, byte_filter_width(c, r, d, step, reach)), 0);
+  Tensor distance = abs((cast(at, r.dtype) - unsqueeze(centre, 1) + 0.5) * reciprocal(wide));
+  Tensor w = cubic ? keys(distance, -0.5) : maximum(-distance + 1, 0);
+  w = where(lt(at, unsqueeze(end, 1)), w, full_like(w, 0));
+  Tensor total = sum(w, {1}, true);
+  t.weights = where(eq(total, 0), full_like(w, 0), w / where(eq(total, 0), full_like(total, 1), total));
+  t.largest = maximum(amax(t.weights, {0, 1}), 0);
+  return t;
+}
+
+Tensor weighted_bytes(Call& c, const Resize& r, size_t d, const Tensor& x, const ByteTaps& taps) {
+  Builder& b = c.builder();
+  Tensor unit = cast(shift_left(full(b, {22}, 2, NACRE_i64), iota(b, 22)), r.dtype);  // 2^1, 2^2, ...
+  Tensor digits = sum(lt(taps.largest * unit + 0.5, 32768.0), {0});
+  Tensor scaled = taps.weights * cast(shift_left(full(b, {}, 1, NACRE_i64), digits), r.dtype);
+  Tensor whole = cast(where(lt(scaled, 0), scaled - 0.5, scaled + 0.5), NACRE_i32);
+  const int64_t dim = r.dim(d);
+  Tensor half = shift_left(full(b, {}, 1, NACRE_i64), digits - 1);
+  Tensor total;
+  const auto few = whole.size(1).constant();
+  if (few && *few <= 4) {
+    for (int64_t k = 0; k < *few; k++) {
+      Tensor y = cast(index_dim(x, dim, minimum(taps.first + k, Operand(r.input[d] - 1))), NACRE_i32);
+      y = y * broadcast(select(whole, 1, k), y.shape(), {dim});
+      total = total ? total + y : y;
+    }
+  } else {
+    Tensor at = unsqueeze(taps.first, 1) + unsqueeze(iota(b, whole.size(1)), 0);
+    Tensor y = cast(index_dim(x, dim, minimum(at, Operand(r.input[d] - 1))), NACRE_i32);
+    total = cast(sum(y * broadcast(whole, y.shape(), {dim, dim + 1}), {dim + 1}), NACRE_i32);
+  }
+  Tensor rounded = shift_right(total + cast(half, NACRE_i32), cast(digits, NACRE_i32));
+  return cast(clamp(rounded, 0, 255), NACRE_u8);
+}
+
+Results resize_bytes(Call& c, const Resize& r, bool cubic, bool antialias) {
+  Tensor y = r.x;
+  for (size_t d = r.n; d-- > 0;) {
+    const Expr &in = r.input[d], &out = r.output[d];
+    if (in == out) continue;
+    Operand step = source_step(c, r, d);
+    // A dim that keeps its size stays as it is, whatever the scale.
+    if (!(in.constant() && out.constant()) && step.number())
+      step = where(eq(size_number(c.builder(), in, r.dtype), size_number(c.builder(), out, r.dtype)), full(c.builder(), {}, 1.0, r.dtype), step);
+    y = weighted_bytes(c, r, d, y, antialias ? byte_filter(c, r, d, step, cubic) : byte_taps(c, r, d, step, cubic));
+  }
+  return y;
+}
+
 Results upsample_weighted(Call& c, size_t n, bool cubic) {
   Resize r = read_resize(c, n);
+  if (r.x.dtype() == NACRE_u8) return resize_bytes(c, r, cubic, false);
   Taps taps;
   for (size_t d = 0; d < n; d++) taps.push_back(cubic ? cubic_taps(c, r, d) : linear_taps(c, r, d));
   return cast(interpolate(r, taps, 0, {}), r.x.dtype());
@@ -227,10 +348,7 @@ Tensor antialias_matrix(Call& c, const Resize& r, size_t d, bool cubic) {
   Tensor t = abs((j - centre + 0.5) / wide);
   Tensor w;
   if (cubic) {
-    constexpr double kA = -0.5;
-    Tensor near = (t * (kA + 2) - (kA + 3)) * t * t + 1;
-    Tensor far = ((t * kA - 5 * kA) * t + 8 * kA) * t - 4 * kA;
-    w = where(lt(t, 1), near, where(lt(t, 2), far, full_like(t, 0)));
+    w = keys(t, -0.5);
   } else {
     w = maximum(-t + 1, 0);
   }
@@ -240,6 +358,7 @@ Tensor antialias_matrix(Call& c, const Resize& r, size_t d, bool cubic) {
 
 Results upsample_antialias(Call& c, bool cubic) {
   Resize r = read_resize(c, 2);
+  if (r.x.dtype() == NACRE_u8) return resize_bytes(c, r, cubic, true);
   Tensor y = to_compute(r.x);
   for (size_t d = 2; d-- > 0;) {
     if (r.input[d] == r.output[d] && !r.scales[d]) continue;

@@ -1,5 +1,5 @@
-"""Exports small models whose course or sizes depend on data or on chance: those of control.py, sizes.py, numbers_from_data.py,
-scripted.py and chance.py.
+"""Exports small models whose course or sizes depend on data or on chance, and what is best kept as captured: those of control.py, sizes.py, numbers_from_data.py,
+scripted.py, chance.py and kept.py.
 
     python by_data.py --out DIR [--only NAME,NAME] [--list]
 
@@ -13,12 +13,13 @@ import case
 import chance
 import control
 import export
+import kept
 import numbers_from_data
 import scripted
 import sizes
 from case import CASES, DECOMPOSED
 
-FILES = [module.__file__ for module in (case, chance, control, sizes, numbers_from_data, scripted)]
+FILES = [module.__file__ for module in (case, chance, control, kept, sizes, numbers_from_data, scripted)]
 
 
 def main():

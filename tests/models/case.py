@@ -1,4 +1,4 @@
-"""How the small models of control.py, sizes.py, numbers_from_data.py, scripted.py and chance.py become cases."""
+"""How the small models of control.py, sizes.py, numbers_from_data.py, scripted.py, chance.py and kept.py become cases."""
 import torch
 from torch.export import Dim
 

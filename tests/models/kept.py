@@ -1,0 +1,52 @@
+"""Operators that run_decompositions() would take apart, into arithmetic that is less exact or into a step for each element."""
+import torch
+from torch import nn
+from torch.export import Dim
+
+from case import case
+
+
+def noise(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+# ---------------------------------------------------------------- images of bytes
+
+def images(batch, height, width):
+    generator = torch.Generator().manual_seed(height * width)
+
+    def image(*shape):
+        return torch.randint(0, 256, shape, generator=generator).to(torch.uint8)
+    return image(batch, 3, height, width), image(1, 6, height, width)
+
+
+def resized(x, y):
+    resize = torch.nn.functional.interpolate
+    results = []
+    for mode in ("bilinear", "bicubic"):
+        for antialias in (False, True):
+            for corners in (False, True):
+                results += [resize(v, size=size, mode=mode, align_corners=corners, antialias=antialias)
+                            for v, size in ((x, (5, 7)), (x, (23, 17)), (x, (9, 31)), (x, (1, 40)), (y, (4, 11)), (y, (40, 3)))]
+            results += [resize(v, scale_factor=factor, mode=mode, antialias=antialias) for v, factor in ((x, (0.6, 1.7)), (y, (1.04, 0.3)))]
+    return tuple(results)
+
+
+HEIGHT, WIDTH = Dim("height", min=8, max=64), Dim("width", min=8, max=64)
+
+
+@case(images(2, 9, 12), images(1, 8, 64), images(5, 40, 11), images(1, 8, 8),
+      dynamic=({0: Dim("batch", max=64), 2: HEIGHT, 3: WIDTH}, {2: HEIGHT, 3: WIDTH}))
+class resized_bytes(nn.Module):
+    """Images of bytes, smaller and larger, along one dim or both: PyTorch weights them in whole numbers."""
+
+    def forward(self, x, y):
+        return resized(x, y)
+
+
+@case(images(1, 37, 53), tuple(image // 128 * 255 for image in images(1, 37, 53)))
+class resized_bytes_of_one_size(nn.Module):
+    """The same where all sizes are known."""
+
+    def forward(self, x, y):
+        return resized(x, y)
