@@ -1,10 +1,10 @@
 // Attention, in all the forms in which export leaves it, becomes prim.attention on four-dimensional
-// operands.
+// operands; with dropout, products and a softmax.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "compiler/graph/decompose_call.h"
+#include "compiler/graph/decompose_random.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -91,33 +91,56 @@ Tensor attention(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, con
 
 namespace {
 
+// q k^T, scaled and masked, in the type that is computed in.
+Tensor attention_scores(const Tensor& q, const Tensor& k, const Tensor& mask, bool is_causal, std::optional<double> scale) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Tensor scores = matmul(to_compute(q), transpose(to_compute(k), -2, -1));
+  Builder& b = q.builder();
+  if (scale)
+    scores = scores * *scale;
+  else
+    scores = scores * rsqrt(full(b, {}, q.size(-1), scores.dtype()));
+  if (mask)
+    scores = mask.dtype() == NACRE_bool_ ? where(mask, scores, full(b, {}, -kInfinity, scores.dtype())) : scores + to_compute(mask);
+  if (is_causal) {
+    Tensor later = gt(iota_along(b, scores.shape(), -1), iota_along(b, scores.shape(), -2));
+    scores = where(later, full_like(scores, -kInfinity), scores);
+  }
+  return scores;
+}
+
 Results sdpa(Call& c) {
-  if (c.real("dropout_p", 0) != 0) c.unsupported("random numbers (dropout_p): export in eval mode");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Tensor q = c.tensor("query"), k = c.tensor("key"), v = c.tensor("value");
   Tensor mask = c.optional(c.has("attn_bias") ? "attn_bias" : "attn_mask");
   auto scale = c.optional_real("scale");
-  bool causal = c.flag("is_causal", false);
-  std::vector<Tensor> results{attention(q, k, v, mask, causal, scale, c.flag("enable_gqa", false))};
-  for (size_t i = 1; i < c.outputs(); i++) {
+  const bool causal = c.flag("is_causal", false), grouped = c.flag("enable_gqa", false);
+  const double dropout = c.real("dropout_p", 0);
+  const bool gives_weights = c.op().find("attention_math") != std::string::npos && c.needs(1);
+  Tensor own_k = grouped && q.rank() >= 3 ? repeated_heads(k, q.size(-3)) : k;
+  std::vector<Tensor> results;
+  if (dropout == 0 && !gives_weights) {
+    results.push_back(attention(q, k, v, mask, causal, scale, grouped));
+  } else {  // some of the weights are left out: they are written out
+    Tensor own_v = grouped && q.rank() >= 3 ? repeated_heads(v, q.size(-3)) : v;
+    Tensor scores = attention_scores(q, own_k, mask, causal, scale);
+    Tensor nothing = eq(amax(scores, {-1}, true), -kInfinity);  // a row that is masked as a whole
+    Tensor weights = where(nothing, full_like(scores, 0), softmax(scores, -1));
+    if (dropout != 0) {
+      Draws draws(c);
+      weights = dropped(draws, weights, dropout);
+    }
+    results.push_back(cast(matmul(weights, to_compute(own_v)), q.dtype()));
+    if (gives_weights) results.push_back(cast(weights, c.output_dtype(1)));
+  }
+  for (size_t i = results.size(); i < c.outputs(); i++) {
     if (!c.needs(i)) {
       results.emplace_back();
       continue;
     }
     if (i > 1) c.unsupported("the bookkeeping results of fused attention");
     // The logarithm of each row's sum of exponentials.
-    Tensor scores = matmul(to_compute(q), transpose(to_compute(k), -2, -1));
-    auto width = q.size(-1).constant();
-    if (!scale && !width) c.unsupported("a head size that is not known at compile time");
-    scores = scores * (scale ? *scale : 1 / std::sqrt(static_cast<double>(*width)));
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    if (mask)
-      scores = mask.dtype() == NACRE_bool_ ? where(mask, scores, full_like(scores, -kInfinity))
-                                           : scores + to_compute(mask);
-    if (causal) {
-      Tensor later = gt(iota_along(c.builder(), scores.shape(), -1),
-                        iota_along(c.builder(), scores.shape(), -2));
-      scores = where(later, full_like(scores, -kInfinity), scores);
-    }
+    Tensor scores = attention_scores(q, own_k, mask, causal, scale);
     Tensor peak = amax(scores, {-1}, true);
     peak = where(eq(abs(peak), kInfinity), full_like(peak, 0), peak);
     Tensor total = log(sum(exp(scores - peak), {-1}, true)) + peak;

@@ -3,7 +3,7 @@
 // compile time.
 #include <functional>
 
-#include "compiler/graph/decompose_call.h"
+#include "compiler/graph/decompose_random.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -18,6 +18,7 @@ struct Network {
   Tensor x;  // [T, B, I]
   int64_t layers, directions;
   bool batch_first;
+  double dropout;                // between layers
   std::vector<Weights> weights;  // by layer, then direction
 };
 
@@ -27,8 +28,7 @@ Network read_network(Call& c, bool projected) {
   n.layers = c.integer("num_layers");
   n.directions = c.flag("bidirectional", false) ? 2 : 1;
   n.batch_first = c.flag("batch_first", false);
-  if (c.flag("train", false) && c.real("dropout", 0) != 0 && n.layers > 1)
-    c.unsupported("random numbers (dropout while training): export the model in eval mode");
+  n.dropout = c.flag("train", false) ? c.real("dropout", 0) : 0;
   if (n.batch_first) n.x = transpose(n.x, 0, 1);
   bool biased = c.flag("has_biases", true);
   std::vector<Tensor> params = c.tensors("params");
@@ -57,9 +57,10 @@ using Layer = std::function<LayerResult(const Tensor& x, const Weights& w, const
                                         const Tensor& c, bool reverse)>;
 
 // Layers over directions: the outputs of both directions are joined and feed the next layer.
-Results run(const Network& n, const Tensor& h0, const Tensor& c0, const Layer& layer) {
+Results run(Call& call, const Network& n, const Tensor& h0, const Tensor& c0, const Layer& layer) {
   Tensor x = n.x;
   std::vector<Tensor> h, c;
+  std::optional<Draws> draws;
   for (int64_t l = 0; l < n.layers; l++) {
     std::vector<Tensor> outputs;
     for (int64_t d = 0; d < n.directions; d++) {
@@ -72,6 +73,9 @@ Results run(const Network& n, const Tensor& h0, const Tensor& c0, const Layer& l
       if (r.c) c.push_back(r.c);
     }
     x = concat(outputs, -1);
+    if (n.dropout == 0 || l + 1 == n.layers) continue;
+    if (!draws) draws.emplace(call);
+    x = dropped(*draws, x, n.dropout);
   }
   std::vector<Tensor> results{n.batch_first ? transpose(x, 0, 1) : x, stack(h, 0)};
   if (!c.empty()) results.push_back(stack(c, 0));
@@ -136,7 +140,7 @@ Results lstm(Call& call) {
                                   id_of(w.b_hh), reverse);
     return {Tensor(b, r.y), Tensor(b, r.h), Tensor(b, r.c)};
   };
-  return run(n, hx[0], hx[1], layer);
+  return run(call, n, hx[0], hx[1], layer);
 }
 
 Results gru(Call& call) {
@@ -148,7 +152,7 @@ Results gru(Call& call) {
         b.gru(x.id(), h.id(), w.w_ih.id(), w.w_hh.id(), id_of(w.b_ih), id_of(w.b_hh), reverse);
     return {Tensor(b, r.y), Tensor(b, r.h), {}};
   };
-  return run(n, call.tensor("hx"), {}, layer);
+  return run(call, n, call.tensor("hx"), {}, layer);
 }
 
 Tensor activated(const Tensor& x, bool relu) { return relu ? maximum(x, 0) : tanh(x); }
@@ -163,7 +167,7 @@ Results rnn(Call& call, bool relu) {
                                        Tensor());
                     });
   };
-  return run(n, call.tensor("hx"), {}, layer);
+  return run(call, n, call.tensor("hx"), {}, layer);
 }
 
 Results lstm_cell(Call& call) {

@@ -4,8 +4,12 @@ from torch import nn
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
+from torch.export import Dim
 
 from case import ROWS, case, ramp, zero
+
+
+BATCH = Dim("batch", min=2, max=64)
 
 
 class Drawing(nn.Module):
@@ -30,3 +34,22 @@ class random_in_bodies(Drawing):
         dropped = torch_map(lambda row: torch.nn.functional.dropout(row, 0.5, True), x)
         chosen = torch.cond(x.sum() > 0, lambda t: t + torch.rand_like(t), lambda t: t.clone(), (x,))
         return rounds, v, last, rows, dropped, chosen
+
+
+@case(*((ramp(6, batch, 3, start=-5), ramp(batch, 2, 7, 4)) for batch in (3, 2, 9)), dynamic=({1: BATCH}, {0: BATCH}))
+class dropout_in_operators(Drawing):
+    """Attention, and the layers of recurrent networks."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4, 3, dropout=0.3, bidirectional=True)
+        self.gru = nn.GRU(3, 4, 2, dropout=0.3)
+        self.rnn = nn.RNN(3, 4, 2, dropout=1.0)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True)
+
+    def forward(self, x, q):
+        attention = torch.nn.functional.scaled_dot_product_attention
+        mask = q[:, 0, :, :1] > 1
+        return (attention(q, q, q, dropout_p=0.25), attention(q, q, q, attn_mask=mask.unsqueeze(1), dropout_p=0.5, scale=0.1),
+                attention(q, q[:, :1], q[:, :1], is_causal=True, dropout_p=0.1, enable_gqa=True),
+                self.lstm(x), self.gru(x), self.rnn(x[:2]), self.layer(q.reshape(-1, 7, 8)))
