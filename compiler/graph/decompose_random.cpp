@@ -64,10 +64,18 @@ Tensor dropped(Draws& draws, const Tensor& x, double p) {
 
 namespace {
 
-// Whole numbers in [low, high).
-Tensor whole_numbers(Call& c, const Shape& shape, const Expr& low, const Expr& high, nacre_dtype dtype) {
-  Tensor positive = shift_right(Draws(c).bits(shape), 1) & full(c.builder(), shape, INT64_MAX, NACRE_i64);
-  return cast(remainder(positive, Operand(max(high - low, 1))) + Operand(low), dtype);
+// Whole numbers from `low` to `last`. Where there are 2^63 of them or more, their count and the random bits are unsigned numbers:
+// a negative int64 is the larger one.
+Tensor whole_numbers(Call& c, const Shape& shape, const Expr& low, const Expr& last, nacre_dtype dtype) {
+  Tensor random = Draws(c).bits(shape);
+  if (const auto from = low.constant(), to = last.constant(); from && to) {
+    const auto count = static_cast<int64_t>(static_cast<uint64_t>(*to) - static_cast<uint64_t>(*from) + 1);
+    if (count < 0) random = where(lt(random, 0) & ge(random, Operand(count)), random - Operand(count), random);
+    if (count <= 0 && *from <= *to) return cast(random + Operand(*from), dtype);  // 0: 2^64
+  }
+  Tensor positive = shift_right(random, 1) & full(c.builder(), shape, INT64_MAX, NACRE_i64);
+  const Expr count = simplify(last - low + 1, c.facts());
+  return cast(remainder(positive, Operand(max(count, 1))) + Operand(low), dtype);
 }
 
 // ---- Operators.
@@ -93,19 +101,19 @@ Results normal(Call& c) {  // randn and its kin; mean and std are numbers or ten
 
 Results integers(Call& c) {  // randint and its kin
   const nacre_dtype dtype = c.output_dtype();
-  return whole_numbers(c, c.output_shape(), c.size("low", Expr(0)), c.size("high"), dtype);
+  return whole_numbers(c, c.output_shape(), c.size("low", Expr(0)), c.size("high") - 1, dtype);
 }
 
 Results random(Call& c) {  // random_: from 0, or from `from`, to `to` or what the type holds
   const nacre_dtype dtype = c.output_dtype();
-  Expr high;
+  Expr last;
   if (c.has("to"))
-    high = c.size("to");
+    last = c.size("to") - 1;
   else if (is_floating(dtype))
-    high = (int64_t{1} << digits_of(dtype)) + 1;
+    last = int64_t{1} << digits_of(dtype);
   else
-    high = dtype == NACRE_i64 ? INT64_MAX : static_cast<int64_t>(padding_above(dtype)) + 1;
-  return whole_numbers(c, c.output_shape(), c.size("from", Expr(0)), high, dtype);
+    last = dtype == NACRE_i64 ? INT64_MAX : static_cast<int64_t>(padding_above(dtype));
+  return whole_numbers(c, c.output_shape(), c.size("from", Expr(0)), last, dtype);
 }
 
 Results bernoulli(Call& c) {
