@@ -31,7 +31,7 @@ const std::unordered_map<std::string_view, Function>& table() {
           resampling_decompositions(), padding_decompositions(), normalization_decompositions(),
           attention_decompositions(), recurrent_decompositions(), loss_decompositions(),
            quantization_decompositions(), backward_decompositions(), complex_decompositions(),
-           fourier_decompositions(), linalg_decompositions(), random_decompositions(),
+           fourier_decompositions(), linalg_decompositions(), random_decompositions(), distribution_decompositions(),
            control_decompositions(), number_decompositions(), selection_decompositions()}) {
       for (const Decomposition& d : family) {
         bool fresh = map->emplace(d.op, d.function).second;

@@ -187,6 +187,7 @@ Decompositions complex_decompositions();
 Decompositions fourier_decompositions();
 Decompositions linalg_decompositions();
 Decompositions random_decompositions();
+Decompositions distribution_decompositions();
 Decompositions control_decompositions();
 Decompositions number_decompositions();
 Decompositions selection_decompositions();
@@ -202,6 +203,8 @@ Tensor true_positions(Call& c, const Tensor& mask, const std::optional<Expr>& ex
 std::vector<Tensor> mask_indices(Call& c, const Tensor& mask, const std::optional<Expr>& expected);
 Tensor softmax(const Tensor& x, int64_t dim);  // in x's dtype, computed in compute_type
 Tensor log_softmax(const Tensor& x, int64_t dim);
+Tensor lgamma(const Tensor& x);
+Tensor bessel_i0(const Tensor& x, bool scaled);  // scaled: times exp(-|x|)
 Tensor inverse_matrix(const Tensor& a);  // of the last two dims, in float64
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);  // bias may be absent
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,

@@ -3,6 +3,7 @@
 // a loop one more carried value: each round has its own.
 #include <algorithm>
 
+#include "compiler/graph/decompose_loops.h"
 #include "compiler/graph/decompose_random.h"
 #include "compiler/support/error.h"
 
@@ -94,13 +95,6 @@ Results while_loop(Call& c) {
   std::vector<ValueId> results = b.while_loop(ids(carried), ids(operands), go_on, body);
   results.resize(n);
   return tensors(b, results);
-}
-
-// The symbol that counts from 0 to below `length`.
-Expr counter(Call& c, const Expr& length) {
-  SymbolFacts facts;
-  facts.below = length;
-  return c.new_symbol("step", facts);
 }
 
 // Carried values, rows of xs, and operands: the arguments of the body in this order.

@@ -126,6 +126,18 @@ Results windowed_cosine(Call& c) {  // hann_window and its kin: a sum of cosines
   return cast(cos(angle) * -b + a, dtype);
 }
 
+Results kaiser_window(Call& c) {
+  const nacre_dtype dtype = c.output_dtype();
+  const Expr n = c.output_shape()[0];
+  const double beta = c.real("beta", 12.0);
+  if (n.is(1)) return c.full({n}, 1.0, dtype);
+  Tensor i = cast(iota(c.builder(), n), NACRE_f64);
+  Tensor middle = c.full({}, max(c.flag("periodic", true) ? n : n - 1, 1), NACRE_f64) / 2;
+  Tensor distance = (i - middle) / middle;
+  Tensor y = bessel_i0(sqrt(-(distance * distance) + 1) * beta, false) / bessel_i0(c.full({}, beta, NACRE_f64), false);
+  return cast(where(eq(c.full({}, n, NACRE_i64), 1), full_like(y, 1.0), y), dtype);
+}
+
 constexpr Decomposition kTable[] = {
     {"full.default", full},
     {"full_like.default", full},
@@ -165,6 +177,9 @@ constexpr Decomposition kTable[] = {
     {"eye.m", eye},
     {"tril_indices.default", [](Call& c) { return triangle_indices(c, true); }},
     {"triu_indices.default", [](Call& c) { return triangle_indices(c, false); }},
+    {"kaiser_window.default", kaiser_window},
+    {"kaiser_window.periodic", kaiser_window},
+    {"kaiser_window.beta", kaiser_window},
     {"hann_window.default", windowed_cosine},
     {"hann_window.periodic", windowed_cosine},
     {"hamming_window.default", windowed_cosine},

@@ -160,6 +160,8 @@ Tensor erfinv(const Tensor& x) {
   return where(gt(abs(x), 1.0), full_like(x, std::nan("")), y);
 }
 
+}  // namespace
+
 // Lanczos' approximation (g = 7) of log|Gamma(x)|, with the reflection formula below 1/2.
 Tensor lgamma(const Tensor& x) {
   constexpr double kCoefficients[] = {
@@ -180,6 +182,8 @@ Tensor lgamma(const Tensor& x) {
   y = where(eq(z, 1.0) | eq(z, 2.0), full_like(z, 0.0), y);
   return cast(y, x.dtype());
 }
+
+namespace {
 
 // Reflection below 1/2, the recurrence up to 6 and the asymptotic series beyond, in float64.
 Tensor digamma(const Tensor& x) {
@@ -228,6 +232,8 @@ Tensor bessel_tail(const Tensor& z, int order) {
   return series / sqrt(z * (2 * std::numbers::pi));
 }
 
+}  // namespace
+
 // The modified Bessel function of order 0, times exp(-|x|) if `scaled`: its power series up to 30,
 // the asymptotic one beyond.
 Tensor bessel_i0(const Tensor& x, bool scaled) {
@@ -240,6 +246,8 @@ Tensor bessel_i0(const Tensor& x, bool scaled) {
   Tensor small = scaled ? series * exp(-z) : series, large = scaled ? tail : tail * exp_within(z, x.dtype());
   return cast(where(le(z, 30.0), small, large), x.dtype());
 }
+
+namespace {
 
 // The modified Bessel function of order 1, likewise.
 Tensor bessel_i1(const Tensor& x, bool scaled) {

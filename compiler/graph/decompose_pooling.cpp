@@ -277,6 +277,54 @@ Results adaptive_max_pool(Call& c, size_t n) {
   return {values, positions};
 }
 
+// ---- Fractional max pooling: windows of one size, whose starts follow from a number in [0, 1) for each plane and dim.
+
+// [N, C, out]: the last window ends where the input does.
+Tensor fractional_starts(const Tensor& sample, const Expr& in, const Expr& out, int64_t kernel) {
+  Builder& b = sample.builder();
+  const Expr room = in - Expr(kernel);
+  Shape shape = sample.shape();
+  shape.push_back(out);
+  Tensor last = full(b, shape, room, NACRE_i64);
+  if (out.is(1)) return last;
+  Tensor i = iota_along(b, shape, -1), number = unsqueeze(sample, -1);
+  Tensor alpha = full(b, {}, room, sample.dtype()) / full(b, {}, max(out - 1, 1), sample.dtype());
+  Tensor start = cast((cast(i, sample.dtype()) + number) * alpha, NACRE_i64) - cast(number * alpha, NACRE_i64);
+  return where(eq(i, Operand(out - 1)), last, start);
+}
+
+Results fractional_max_pool(Call& c, size_t n) {
+  Tensor x = c.self(), samples = cast(c.tensor("random_samples"), x.dtype());
+  const bool batched = x.rank() == static_cast<int64_t>(n) + 2;
+  if (!batched) x = unsqueeze(x, 0);
+  const Dims kernel = c.integers("kernel_size", n, 1);
+  Shape result = c.output_shape(), common{x.size(0), x.size(1)};
+  common.insert(common.end(), result.end() - static_cast<std::ptrdiff_t>(n), result.end());
+  for (int64_t k : kernel) common.emplace_back(k);
+  Tensor flat;
+  for (size_t d = 0; d < n; d++) {
+    const auto dim = static_cast<int64_t>(d) + 2, k = dim + static_cast<int64_t>(n);
+    // The numbers of a plane are in the order of the dims in three dims, and the other way round in two.
+    Tensor sample = select(samples, 2, static_cast<int64_t>(n == 2 ? 1 - d : d));
+    Tensor start = fractional_starts(sample, x.size(dim), common[static_cast<size_t>(dim)], kernel[d]);
+    Tensor at = broadcast(start, common, {0, 1, dim}) + broadcast(iota(c.builder(), kernel[d]), common, {k});
+    flat = flat ? flat * Operand(x.size(dim)) + at : at;
+  }
+  const auto planes = [](const Tensor& t) { return flatten(t, 2, -1); };
+  Tensor elements = reshape(gather(planes(x), planes(flat), 2), common);
+  Tensor joined = flatten(elements, -static_cast<int64_t>(n), -1);
+  Tensor values = amax(joined, {-1}), positions;
+  if (c.needs(1)) {
+    Tensor best = unsqueeze(maximum_position(joined), -1);
+    positions = squeeze(gather(flatten(flat, -static_cast<int64_t>(n), -1), best, -1), {-1});
+  }
+  if (!batched) {
+    values = squeeze(values, {0});
+    if (positions) positions = squeeze(positions, {0});
+  }
+  return {values, positions};
+}
+
 // Every value goes to the flat position that max pooling named for it.
 Results max_unpool(Call& c, size_t n) {
   Tensor x = c.self(), indices = c.tensor("indices");
@@ -365,6 +413,8 @@ constexpr Decomposition kTable[] = {
     {"max_pool3d_with_indices_backward.default", [](Call& c) { return max_pool_backward(c, 3); }},
     {"avg_pool2d_backward.default", avg_pool2d_backward},
     {"_adaptive_avg_pool2d_backward.default", adaptive_avg_pool2d_backward},
+    {"fractional_max_pool2d.default", [](Call& c) { return fractional_max_pool(c, 2); }},
+    {"fractional_max_pool3d.default", [](Call& c) { return fractional_max_pool(c, 3); }},
     {"max_unpool2d.default", [](Call& c) { return max_unpool(c, 2); }},
     {"max_unpool3d.default", [](Call& c) { return max_unpool(c, 3); }},
 };

@@ -53,3 +53,13 @@ class dropout_in_operators(Drawing):
         return (attention(q, q, q, dropout_p=0.25), attention(q, q, q, attn_mask=mask.unsqueeze(1), dropout_p=0.5, scale=0.1),
                 attention(q, q[:, :1], q[:, :1], is_causal=True, dropout_p=0.1, enable_gqa=True),
                 self.lstm(x), self.gru(x), self.rnn(x[:2]), self.layer(q.reshape(-1, 7, 8)))
+
+
+@case((ramp(5, 4),), (ramp(5, 4, start=-3),), (ramp(5, 4, start=20),))
+class distributions(Drawing):
+    """What draws until it accepts."""
+
+    def forward(self, x):
+        rates = x.abs() * 4
+        return (torch.poisson(rates), torch.poisson(rates.double() * 9), torch.binomial(rates.ceil(), x.sigmoid()), torch._standard_gamma(rates),
+                torch._sample_dirichlet(rates + 1), torch.nn.functional.fractional_max_pool2d(x.reshape(1, 1, -1, 4), (1, 2), output_size=(1, 3)))

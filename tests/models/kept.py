@@ -50,3 +50,29 @@ class resized_bytes_of_one_size(nn.Module):
 
     def forward(self, x, y):
         return resized(x, y)
+
+
+# ---------------------------------------------------------------- windows
+
+def pooled(batch):
+    image, volume = noise(batch, 3, 9, 8), noise(batch, 2, 7, 6, 9)
+    image[:, :, 2:4, 1:3] = float("nan")
+    return image, noise(batch, 3, 2).sigmoid(), volume, noise(batch, 2, 3).sigmoid()
+
+
+BATCH = {0: Dim("batch", max=64)}
+
+
+@case(pooled(2), pooled(2))
+class fractional_windows(nn.Module):
+    """Fractional pooling, whose windows start where the numbers that are given say, and Kaiser's windows."""
+
+    def forward(self, image, planes, volume, cubes):
+        f = torch.nn.functional
+        return (f.fractional_max_pool2d(image, 2, output_size=(4, 3), _random_samples=planes, return_indices=True),
+                f.fractional_max_pool2d(image, (3, 2), output_size=(1, 5), _random_samples=planes, return_indices=True),
+                f.fractional_max_pool2d(image[0], 2, output_ratio=(0.5, 0.7), _random_samples=planes[:1], return_indices=True),
+                f.fractional_max_pool3d(volume, 2, output_size=(3, 2, 4), _random_samples=cubes, return_indices=True),
+                torch.kaiser_window(17), torch.kaiser_window(8, periodic=False),
+                torch.kaiser_window(5, periodic=True, beta=3.5), torch.kaiser_window(9, dtype=torch.float64),
+                torch.kaiser_window(1), torch.kaiser_window(0))
