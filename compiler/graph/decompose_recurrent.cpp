@@ -1,8 +1,8 @@
 // Recurrent networks: one prim.lstm or prim.gru a layer and direction. Plain RNNs and LSTMs with a
-// projection have no primitive; their steps are written out, so their number must be known at
-// compile time.
+// projection have no primitive: they are a loop over the steps.
 #include <functional>
 
+#include "compiler/graph/decompose_loops.h"
 #include "compiler/graph/decompose_random.h"
 #include "compiler/support/error.h"
 
@@ -82,25 +82,28 @@ Results run(Call& call, const Network& n, const Tensor& h0, const Tensor& c0, co
   return results;
 }
 
-// ---- Steps written out.
+// ---- A loop over the steps. What the input gives to the gates is one product for all of them.
 
 using Cell = std::function<std::pair<Tensor, Tensor>(const Tensor& gates_in, const Weights& w,
                                                      const Tensor& h, const Tensor& c)>;
 
-LayerResult unrolled(Call& call, const Tensor& x, const Weights& w, const Tensor& h0,
-                     const Tensor& c0, bool reverse, const Cell& cell) {
-  auto steps = x.size(0).constant();
-  if (!steps) call.unsupported("a number of steps that is not known at compile time");
-  Tensor projected = linear(x, w.w_ih, w.b_ih);
-  Tensor h = h0, c = c0;
-  std::vector<Tensor> outputs(static_cast<size_t>(*steps));
-  for (int64_t i = 0; i < *steps; i++) {
-    int64_t t = reverse ? *steps - 1 - i : i;
-    std::tie(h, c) = cell(select(projected, 0, t), w, h, c);
-    outputs[static_cast<size_t>(t)] = h;
-  }
-  if (outputs.empty()) call.unsupported("a sequence of no steps");
-  return {stack(outputs, 0), h, c};
+LayerResult stepped(Call& call, const Tensor& x, const Weights& w, const Tensor& h0, const Tensor& c0, bool reverse, const Cell& cell) {
+  const Expr steps = x.size(0);
+  Tensors carried{h0}, operands{linear(x, w.w_ih, w.b_ih)};
+  if (c0) carried.push_back(c0);
+  for (const Tensor& t : {w.w_hh, w.b_hh, w.w_hr})
+    if (t) operands.push_back(t);
+  Tensors made = for_each_step(call, steps, carried, operands, [&](const Expr& step, const Tensors& now, const Tensors& others) -> Tensors {
+    Weights inner;
+    size_t next = 1;
+    inner.w_hh = others[next++];
+    if (w.b_hh) inner.b_hh = others[next++];
+    if (w.w_hr) inner.w_hr = others[next++];
+    Tensor gates = select(others[0], 0, reverse ? steps - 1 - step : step);
+    auto [h, c] = cell(gates, inner, now[0], c0 ? now[1] : Tensor());
+    return c0 ? Tensors{h, c, h} : Tensors{h, h};
+  });
+  return {reverse ? flip(made.back(), {0}) : made.back(), made[0], c0 ? made[1] : Tensor()};
 }
 
 // ---- Single cells.
@@ -129,7 +132,7 @@ Results lstm(Call& call) {
   Layer layer = [&](const Tensor& x, const Weights& w, const Tensor& h, const Tensor& c,
                     bool reverse) -> LayerResult {
     if (projected)
-      return unrolled(
+      return stepped(
           call, x, w, h, c, reverse,
           [](const Tensor& gates, const Weights& v, const Tensor& state, const Tensor& cell) {
             auto [out, next] = lstm_gates(gates + linear(state, v.w_hh, v.b_hh), cell);
@@ -161,7 +164,7 @@ Results rnn(Call& call, bool relu) {
   Network n = read_network(call, false);
   Layer layer = [&](const Tensor& x, const Weights& w, const Tensor& h, const Tensor&,
                     bool reverse) {
-    return unrolled(call, x, w, h, {}, reverse,
+    return stepped(call, x, w, h, {}, reverse,
                     [&](const Tensor& gates, const Weights& v, const Tensor& state, const Tensor&) {
                       return std::pair(activated(gates + linear(state, v.w_hh, v.b_hh), relu),
                                        Tensor());

@@ -76,3 +76,23 @@ class fractional_windows(nn.Module):
                 torch.kaiser_window(17), torch.kaiser_window(8, periodic=False),
                 torch.kaiser_window(5, periodic=True, beta=3.5), torch.kaiser_window(9, dtype=torch.float64),
                 torch.kaiser_window(1), torch.kaiser_window(0))
+
+
+# ---------------------------------------------------------------- networks that recur
+
+def sequence(length, batch):
+    return noise(length, batch, 3), noise(1, batch, 2), noise(1, batch, 6)
+
+
+@case(sequence(9, 2), sequence(9, 1), sequence(9, 7), dynamic=({1: BATCH[0]}, {1: BATCH[0]}, {1: BATCH[0]}))
+class recurrent_steps(nn.Module):
+    """Plain networks and LSTMs with a projection; export fixes the number of steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.networks = nn.ModuleList([
+            nn.RNN(3, 4), nn.RNN(3, 5, 2, nonlinearity="relu", bidirectional=True), nn.RNN(3, 4, bias=False), nn.LSTM(3, 6, proj_size=2),
+            nn.LSTM(3, 5, 2, bias=False, bidirectional=True, proj_size=3)])
+
+    def forward(self, x, h, c):
+        return (*(network(x) for network in self.networks), self.networks[3](x, (h, c)))

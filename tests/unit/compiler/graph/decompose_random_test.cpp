@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <numbers>
 #include <numeric>
 
 #include "compiler/compile.h"
@@ -319,6 +321,143 @@ TEST(RandomNumbers, DifferFromRoundToRoundInBodies) {
   EXPECT_NE(numbers(other[1]), draws[0]);
   nacre_session_reset(session.get());
   EXPECT_EQ(numbers(run(true)[4]), rows);
+}
+
+// Wide ranges, distributions that draw until they accept, and dropout inside of operators: one graph.
+constexpr const char* kMore = R"(
+graph forward functional {
+  input %x: f32[100000] user "x"
+  input %q: f32[1, 1, 1000, 4] user "q"
+  input %h: f32[2, 1, 1] user "h"
+  input %w: f32[1, 1] user "w"
+  input %v: f32[1, 1] user "v"
+  %wide: i64[100000] = aten.randint.low(low=-9223372036854775808, high=9223372036854775807, size=[100000])
+  %half: i64[100000] = aten.randint.low(low=-4611686018427387904, high=4611686018427387905, size=[100000])
+  %all: i64[100000] = aten.random.default(self=%wide)
+  %few: f32[100000] = aten.mul.Scalar(self=%x, other=3.5)
+  %some: f32[100000] = aten.mul.Scalar(self=%x, other=0.5)
+  %many: f32[100000] = aten.mul.Scalar(self=%x, other=50)
+  %three: f32[100000] = aten.mul.Scalar(self=%x, other=3)
+  %third: f32[100000] = aten.mul.Scalar(self=%x, other=0.3)
+  %most: f32[100000] = aten.mul.Scalar(self=%x, other=0.8)
+  %poisson_few: f32[100000] = aten.poisson.default(self=%few)
+  %poisson_many: f32[100000] = aten.poisson.default(self=%many)
+  %binomial_few: f32[100000] = aten.binomial.default(count=%three, prob=%third)
+  %binomial_many: f32[100000] = aten.binomial.default(count=%many, prob=%most)
+  %gamma_small: f32[100000] = aten._standard_gamma.default(self=%some)
+  %gamma_large: f32[100000] = aten._standard_gamma.default(self=%few)
+  %pairs: f32[50000, 2] = aten.view.default(self=%some, size=[50000, 2])
+  %parts: f32[50000, 2] = aten._sample_dirichlet.default(self=%pairs)
+  %attention: f32[1, 1, 1000, 4] = aten.scaled_dot_product_attention.default(query=%q, key=%q, value=%q, dropout_p=0.25)
+  %steps: f32[100000, 1, 1] = aten.view.default(self=%x, size=[100000, 1, 1])
+  %layers: f32[100000, 1, 1], %end: f32[2, 1, 1] = aten.rnn_relu.input(input=%steps, hx=%h, params=[%w, %v, %w, %v], has_biases=false, num_layers=2, dropout=0.5, train=true, bidirectional=false, batch_first=false)
+  output %wide user
+  output %half user
+  output %all user
+  output %poisson_few user
+  output %poisson_many user
+  output %binomial_few user
+  output %binomial_many user
+  output %gamma_small user
+  output %gamma_large user
+  output %parts user
+  output %attention user
+  output %layers user
+}
+)";
+
+// In the order of the outputs.
+enum More { wide, half, all, poisson_few, poisson_many, binomial_few, binomial_many, gamma_small, gamma_large, parts, attention, layers };
+
+class MoreRandom : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    Program program;
+    program.graph = parse_graph(kMore);
+    const AlignedBytes bytes = artifact_memory(compile(std::move(program), {}).artifact);
+    const RuntimeModel model = RuntimeModel::open(bytes, "more random");
+    RuntimeSession session(model, {});
+    const auto ones = [](std::vector<int64_t> shape, float value) {
+      std::byte* data = nullptr;
+      HostTensor made = make_tensor(NACRE_f32, std::move(shape), &data);
+      std::fill_n(reinterpret_cast<float*>(data), made.elements(), value);
+      return made;
+    };
+    RuntimeSession::Call call =
+        session.prepare(0, {ones({kSize}, 1), ones({1, 1, 1000, 4}, 1), ones({2, 1, 1}, 0), ones({1, 1}, 0.5), ones({1, 1}, 0)});
+    session.run(call);
+    for (const HostTensor& t : call.outputs) results_->push_back(numbers(t));
+  }
+  static const std::vector<double>& of(More output) { return results_->at(output); }
+
+ private:
+  static std::vector<std::vector<double>>* results_;
+};
+std::vector<std::vector<double>>* MoreRandom::results_ = new std::vector<std::vector<double>>;
+
+TEST_F(MoreRandom, WideRanges) {
+  const double whole = std::ldexp(1.0, 64);
+  EXPECT_LT(unevenness(of(wide), 100, [&](double v) { return std::min(99.0, (v / whole + 0.5) * 100); }), kFar);
+  EXPECT_LT(unevenness(of(all), 100, [&](double v) { return std::min(99.0, v / whole * 200); }), kFar);
+  for (double v : of(half)) ASSERT_LE(std::abs(v), std::ldexp(1.0, 62));
+  EXPECT_LT(errors_off(of(half), [&](double v) { return v / whole; }, 0), kFar);
+}
+
+// Whether values come as often as they should, by `probability` of 0, 1, ...
+void expect_counts(const std::vector<double>& x, const std::function<double(double)>& log_probability) {
+  std::vector<double> count(200);
+  for (double v : x) count.at(static_cast<size_t>(v))++;
+  double sum = 0, cells = 0;
+  for (size_t k = 0; k < count.size(); ++k) {
+    const double expected = std::exp(log_probability(static_cast<double>(k))) * static_cast<double>(x.size());
+    if (!(expected > 20)) continue;
+    sum += (count[k] - expected) * (count[k] - expected) / expected;
+    cells++;
+  }
+  EXPECT_LT(std::abs(sum - cells) / std::sqrt(2 * cells), kFar);
+}
+
+TEST_F(MoreRandom, Counts) {
+  const auto poisson = [](double rate) { return [rate](double k) { return k * std::log(rate) - rate - std::lgamma(k + 1); }; };
+  expect_counts(of(poisson_few), poisson(3.5));
+  expect_counts(of(poisson_many), poisson(50));
+  const auto binomial = [](double n, double p) {
+    return [n, p](double k) {
+      if (k > n) return -std::numeric_limits<double>::infinity();
+      return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) + k * std::log(p) + (n - k) * std::log1p(-p);
+    };
+  };
+  expect_counts(of(binomial_few), binomial(3, 0.3));
+  expect_counts(of(binomial_many), binomial(50, 0.8));
+}
+
+TEST_F(MoreRandom, Gammas) {
+  // Of shape 1/2 it is half the square of a normal number.
+  EXPECT_LT(unevenness(of(gamma_small), 50, [](double v) { return std::min(49.0, 50 * std::erf(std::sqrt(v))); }), kFar);
+  EXPECT_LT(errors_off(of(gamma_large), identity, 3.5), kFar);
+  EXPECT_LT(errors_off(of(gamma_large), square, 3.5 * 4.5), kFar);
+  EXPECT_LT(errors_off(of(gamma_large), [](double v) { return v * v * v; }, 3.5 * 4.5 * 5.5), kFar);
+  // Two shares of shape 1/2 each: the arcsine law.
+  std::vector<double> first;
+  for (size_t i = 0; i < of(parts).size(); i += 2) {
+    ASSERT_NEAR(of(parts)[i] + of(parts)[i + 1], 1, 1e-6);
+    first.push_back(of(parts)[i]);
+  }
+  EXPECT_LT(unevenness(first, 50, [](double v) { return std::min(49.0, 100 / std::numbers::pi * std::asin(std::sqrt(v))); }), kFar);
+}
+
+TEST_F(MoreRandom, DropoutInsideOfOperators) {
+  // The mean of 1000 ones of which a quarter is left out.
+  std::vector<double> rows;
+  for (size_t i = 0; i < of(attention).size(); i += 4) {
+    ASSERT_EQ(of(attention)[i], of(attention)[i + 3]);
+    rows.push_back(of(attention)[i]);
+  }
+  EXPECT_LT(errors_off(rows, identity, 1), kFar);
+  EXPECT_LT(errors_off(rows, [](double v) { return (v - 1) * (v - 1); }, 0.25 / 0.75 / 1000), kFar);
+  // The second layer gives half of what it sees of the first one: half of the time nothing, else 1.
+  for (double v : of(layers)) ASSERT_TRUE(v == 0 || v == 0.5) << v;
+  EXPECT_LT(errors_off(of(layers), identity, 0.25), kFar);
 }
 
 TEST(RandomNumbers, AModelWithoutThemHasNoSeed) {
