@@ -20,14 +20,14 @@ def images(batch, height, width):
     return image(batch, 3, height, width), image(1, 6, height, width)
 
 
-def resized(x, y):
+def resized(x, y, more=()):
     resize = torch.nn.functional.interpolate
     results = []
     for mode in ("bilinear", "bicubic"):
         for antialias in (False, True):
             for corners in (False, True):
                 results += [resize(v, size=size, mode=mode, align_corners=corners, antialias=antialias)
-                            for v, size in ((x, (5, 7)), (x, (23, 17)), (x, (9, 31)), (x, (1, 40)), (y, (4, 11)), (y, (40, 3)))]
+                            for v, size in ((x, (5, 17)), (y, (40, 11)), *more)]
             results += [resize(v, scale_factor=factor, mode=mode, antialias=antialias) for v, factor in ((x, (0.6, 1.7)), (y, (1.04, 0.3)))]
     return tuple(results)
 
@@ -49,7 +49,7 @@ class resized_bytes_of_one_size(nn.Module):
     """The same where all sizes are known."""
 
     def forward(self, x, y):
-        return resized(x, y)
+        return resized(x, y, ((x, (23, 17)), (x, (9, 31)), (x, (1, 40)), (x, (37, 3)), (y, (40, 53))))
 
 
 # ---------------------------------------------------------------- windows
