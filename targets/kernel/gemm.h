@@ -450,12 +450,8 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
           const auto add = [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
             const float* p[R];
             NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = rows + (row_of(m, first, i) - top) * pitch;
-            if (k0 == 0) {
-              tile.clear();
-            } else {
-              tile.read(sums + first * NR);
-            }
-            tile.add(p, C<1>{}, bp, C<NR>{}, kc, ahead);
+            whole_product(tile, p, C<1>{}, bp, C<NR>{}, kc, ahead);
+            if (k0 > 0) tile.add(sums + first * NR);
           };
           if (k0 + kc == k) {
             product_tiles<MR, NV>(m, t, t_end, panel * NR, n, add, epilogue);
