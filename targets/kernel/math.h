@@ -863,22 +863,65 @@ NACRE_INLINE V nextafter(V a, V b) {
   return select((a != a) | (b != b), a + b, select(a == b, b, r));
 }
 
-// Exact while the quotient is below 2^53.
+namespace detail {
+
+// A quotient below this is found whole, or one too great, and its product with the divisor is exact.
+inline constexpr double kWholeQuotient = kHasFma ? 0x1p52 : 0x1p26;
+
+template <class M>
+NACRE_INLINE bool any(M mask) {
+  if constexpr (__is_arithmetic(M)) {
+    return mask;
+  } else {
+    return __builtin_reduce_or(mask) != 0;
+  }
+}
+template <class M>
+NACRE_INLINE bool all(M mask) {
+  if constexpr (__is_arithmetic(M)) {
+    return mask;
+  } else {
+    return __builtin_reduce_and(mask) != 0;
+  }
+}
+// a - quotient * b of positive numbers, brought into [0, b).
+template <class V>
+NACRE_INLINE V rest_of(V a, V b, V quotient) {
+  V r;
+  if constexpr (kHasFma) {
+    r = fma(-quotient, b, a);
+  } else {
+    const V high = from_bits<V>(bits(b) & Bits<V>(0xfffffffff8000000ull));
+    r = (a - quotient * high) - quotient * (b - high);
+  }
+  return select(r < number<V>(0), r + b, r);
+}
+// The rest for any a and b: of b times a power of two first, then of smaller and smaller ones. Out of line, by way of memory.
+template <class V>
+__attribute__((noinline)) inline void rest_in_steps(const V* a, const V* b, V* rest) {
+  const V zero = number<V>(0), one = number<V>(1), inf = infinity<V>(), step = number<V>(kWholeQuotient);
+  const auto usual = (*a < inf) & (*b > zero) & (*b < inf);
+  const V divisor = select(usual, *b, one);
+  V r = select(usual, *a, zero), multiple = divisor;
+  while (any(multiple * step <= r)) multiple = select(multiple * step <= r, multiple * step, multiple);
+  for (;;) {
+    r = rest_of<V>(r, multiple, trunc(r / multiple));
+    if (!any(multiple > divisor)) break;
+    multiple = select(multiple > divisor, multiple * number<V>(1 / kWholeQuotient), multiple);
+  }
+  *rest = select(usual, r, select((*a < inf) & (*b == inf), *a, not_a_number<V>()));
+}
+
+}  // namespace detail
+
 template <class V>
 NACRE_INLINE V fmod(V x, V y) {
   if constexpr (detail::is_double<V>) {
     const V a = absolute(x), b = absolute(y);
     const V q = trunc(a / b);
-    V r;
-    if constexpr (kHasFma) {
-      r = fma(-q, b, a);
-    } else {
-      const detail::Pair<V> p = detail::product(q, b);
-      r = (a - p.high) - p.low;
-    }
-    r = select(r < detail::number<V>(0), r + b, r);  // the quotient was rounded up
-    r = select(r >= b, r - b, r);
-    r = select((b == detail::infinity<V>()) & (a < b), a, r);
+    V r = detail::rest_of(a, b, q);
+    const auto near = (q < detail::number<V>(detail::kWholeQuotient)) & (b < detail::infinity<V>());
+    if (__builtin_expect(!detail::all(near), 0)) detail::rest_in_steps(&a, &b, &r);
     return copysign(r, x);
   } else {
     return detail::narrow(fmod(detail::widen(x), detail::widen(y)));
