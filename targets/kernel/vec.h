@@ -135,6 +135,10 @@ template <class V>
 NACRE_INLINE V absolute(V x) {
   return __builtin_elementwise_abs(x);
 }
+// LLVM 19 takes |x| > 0 for x > 0 where it joins that comparison with one for NaN, as in maximum(0, |x|). In scalars it does,
+// so it must not see that this is |x|. The sum makes -0 a 0.
+NACRE_INLINE float absolute(float x) { return (x < 0 ? -x : x) + 0.f; }
+NACRE_INLINE double absolute(double x) { return (x < 0 ? -x : x) + 0.; }
 
 NACRE_INLINE float copysign(float m, float s) { return __builtin_copysignf(m, s); }
 NACRE_INLINE double copysign(double m, double s) { return __builtin_copysign(m, s); }

@@ -6,6 +6,25 @@
 #include "nacre/support.h"
 #include "tests/unit/targets/kernel_table.h"
 
+namespace nk {
+
+// What LLVM may take for x where NaN is chosen by the side (see absolute()).
+template <class V>
+NACRE_INLINE V zero_or_magnitude(V x) {
+  return maximum(V(0), abs(x));
+}
+template <class V>
+NACRE_INLINE V magnitude_or_zero(V x) {
+  const V a = abs(x);
+  return select(a != a, a, select(a > V(0), a, V(0)));
+}
+template <class V>
+NACRE_INLINE V zero_below_magnitude(V x) {
+  return fmin(V(0), abs(x));
+}
+
+}  // namespace nk
+
 namespace {
 
 using namespace nk;
@@ -43,7 +62,8 @@ const FloatFunction kFunctions[] = {
     FUNCTION(cosh),  FUNCTION(asinh), FUNCTION(acosh), FUNCTION(atanh), FUNCTION(sqrt),  FUNCTION(rsqrt),
     FUNCTION(floor), FUNCTION(ceil),  FUNCTION(trunc), FUNCTION(round_even), FUNCTION(exp_negative),
     FUNCTION(gelu),  FUNCTION(gelu_tanh), FUNCTION(silu), FUNCTION(softplus), FUNCTION(mish), FUNCTION(relu),
-    FUNCTION(relu6), FUNCTION(hardsigmoid), FUNCTION(hardswish), {nullptr, nullptr, nullptr, nullptr}};
+    FUNCTION(relu6), FUNCTION(hardsigmoid), FUNCTION(hardswish), FUNCTION(zero_or_magnitude),
+    FUNCTION(magnitude_or_zero), FUNCTION(zero_below_magnitude), {nullptr, nullptr, nullptr, nullptr}};
 const FloatFunction2 kFunctions2[] = {FUNCTION2(pow),     FUNCTION2(atan2),   FUNCTION2(fmod), FUNCTION2(remainder),
                                       FUNCTION2(maximum), FUNCTION2(minimum), FUNCTION2(copysign), FUNCTION2(div_floor),
                                       {nullptr, nullptr, nullptr, nullptr}};

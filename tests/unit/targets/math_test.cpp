@@ -305,6 +305,42 @@ TEST(Math, MaximumAndMinimumKeepTheSignOfZero) {
   }
 }
 
+// Magnitudes beside zero: LLVM 19 forgets that |x| > 0 holds for negative x too.
+TEST(Math, MagnitudesBesideZero) {
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> x = {0, -0.f, 1, -1, -0.25f, 3, -3, infinity, -infinity, -1e-40f, 1e-40f, nan, -2, -4, -1e30f, 5};
+  const std::vector<double> wide(x.begin(), x.end());
+  const std::map<std::string, float (*)(float)> want = {
+      {"zero_or_magnitude", [](float v) { return std::fabs(v); }},
+      {"magnitude_or_zero", [](float v) { return std::fabs(v); }},
+      {"zero_below_magnitude", [](float) { return 0.f; }}};
+  for (const Level& level : levels()) {
+    size_t tested = 0;
+    for (const FloatFunction* f = level.functions->functions; f->name != nullptr; ++f) {
+      const auto found = want.find(f->name);
+      if (found == want.end()) continue;
+      ++tested;
+      std::vector<float> y(16), v(16);
+      std::vector<double> d(16);
+      f->scalar(x.data(), y.data(), 16);
+      f->vector(x.data(), v.data(), 16);
+      f->wide(wide.data(), d.data(), 16);
+      for (size_t i = 0; i < 16; ++i) {
+        const float expected = found->second(x[i]);
+        for (const double got : {double{y[i]}, double{v[i]}, d[i]}) {
+          if (std::isnan(expected)) {
+            EXPECT_TRUE(std::isnan(got)) << level.name << ' ' << f->name << " is " << got;
+          } else {
+            EXPECT_FALSE(std::signbit(got)) << level.name << ' ' << f->name << " of " << x[i];
+            EXPECT_EQ(got, double{expected}) << level.name << ' ' << f->name << " of " << x[i];
+          }
+        }
+      }
+    }
+    EXPECT_EQ(tested, want.size());
+  }
+}
+
 // What LLVM calls where the machine has no float16 arithmetic.
 TEST(Math, MinimumAndMaximumThatTheCompilerCalls) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
