@@ -20,6 +20,8 @@ Results transpose(Call& c) { return transpose(c.self(), c.integer("dim0"), c.int
 
 Results swap_last(Call& c) { return transpose(c.self(), -2, -1); }
 
+Results adjoint(Call& c) { return conj(transpose(c.self(), -2, -1)); }
+
 Results reverse_dims(Call& c) {  // numpy_T, and t of up to two dims
   Dims dims = all_dims(c.self().rank());
   std::reverse(dims.begin(), dims.end());
@@ -618,10 +620,10 @@ constexpr Decomposition kTable[] = {
     {"swapdims.default", transpose},
     {"t.default", reverse_dims},
     {"numpy_T.default", reverse_dims},
-    {"matrix_H.default", swap_last},
+    {"matrix_H.default", adjoint},
     {"mT.default", swap_last},
-    {"mH.default", swap_last},
-    {"adjoint.default", swap_last},
+    {"mH.default", adjoint},
+    {"adjoint.default", adjoint},
     {"movedim.int", move_dims},
     {"movedim.intlist", move_dims},
     {"moveaxis.int", move_dims},
