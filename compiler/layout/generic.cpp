@@ -164,7 +164,7 @@ Group conv_loops(const LoopProgram& program, const Group& group, bool transposed
   return result;
 }
 
-// softmax(q k^T * scale + mask) v for every row, the row of scores being local.
+// softmax(q k^T * scale + mask) v for every row, the row of scores being local. A row that sees nothing is 0, as in PyTorch.
 Group attention_loops(LoopProgram& program, const Group& group) {
   const Contraction& c = *group.contraction;
   const LoopVar b = c.loops[0], h = c.loops[1], s = c.loops[2], e = c.loops[3], t = c.loops[4], d = c.loops[5];
@@ -201,7 +201,10 @@ Group attention_loops(LoopProgram& program, const Group& group) {
     Code code{{}, c.where};
     code.nest.loops = {t};
     code.nest.reduced = 1;
-    const int m = code.reduce("amax", code.load(program[scores], scores, {var(t)}));
+    int m = code.reduce("amax", code.load(program[scores], scores, {var(t)}));
+    const nacre_dtype wide = compute_type(dtype);
+    const int sees_nothing = code.pointwise("eq", {m, code.constant(-INFINITY, wide)}, NACRE_bool_);
+    m = code.pointwise("where", {sees_nothing, code.constant(0, wide), m}, wide);
     code.nest.stores = {{greatest, {}, m, StoreMode::assign}};
     result.nests.push_back(code.nest);
   }
@@ -226,7 +229,9 @@ Group attention_loops(LoopProgram& program, const Group& group) {
   const int p = code.load(program[scores], scores, {var(t)});
   const int v = code.load(program[c.operands[2].buffer], c.operands[2].buffer, c.operands[2].at);
   const int sum = code.reduce("sum", code.pointwise("mul", {p, v}, dtype));
-  const int value = code.pointwise("div", {sum, code.load(program[total], total, {})}, dtype);
+  const int whole = code.load(program[total], total, {}), zero = code.constant(0, compute_type(dtype));
+  int value = code.pointwise("div", {sum, whole}, dtype);
+  value = code.pointwise("where", {code.pointwise("eq", {whole, zero}, NACRE_bool_), zero, value}, dtype);
   code.append(group.nests[0], renaming(group.nests[0].loops, {b, h, s, e}), value);
   result.nests.push_back(code.nest);
   return result;

@@ -214,5 +214,20 @@ def pooling():
     return Pooling(), {"set_0": [arguments(2)], "also_0": [arguments(1)], "also_1": [arguments(17)]}, (batch, batch, batch)
 
 
+class SeesNothing(nn.Module):
+    """Attention with rows that are masked as a whole, which are 0."""
+
+    def forward(self, q, k, v, mask):
+        attention = nn.functional.scaled_dot_product_attention
+        return tuple(attention(q.to(dtype), k.to(dtype), v.to(dtype), attn_mask=mask)
+                     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16))
+
+
+def sees_nothing():
+    mask = torch.ones(5, 7, dtype=torch.bool).tril()
+    mask[1] = mask[4] = False
+    return SeesNothing(), {"set_0": [(noise(1, 2, 5, 8), noise(1, 2, 7, 8), noise(1, 2, 7, 8), mask)]}, None
+
+
 CASES = {"complex_numbers": complex_numbers, "bits": bits, "spectra": spectra, "any_length": any_length, "algebra": algebra,
-         "grouped": grouped, "edges": edges, "halves": halves, "pooling": pooling}
+         "grouped": grouped, "edges": edges, "halves": halves, "pooling": pooling, "sees_nothing": sees_nothing}
