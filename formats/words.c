@@ -47,10 +47,11 @@ static uint8_t tightness(uint32_t kind) {
   }
 }
 
-// What the second operand must hold at least: a - (b + c) needs its brackets, a + (b + c) does not.
-static uint8_t second_tightness(uint32_t kind) {
+// What the second operand must hold at least: a - (b + c) and a * (b // c) need their brackets, a + (b + c) and
+// a * (b * c) do not.
+static uint8_t second_tightness(uint32_t kind, uint32_t second) {
   uint8_t own = tightness(kind);
-  return kind == NACRE_EXPR_add || kind == NACRE_EXPR_mul ? own : (uint8_t)(own + 1);
+  return kind == NACRE_EXPR_add || (kind == NACRE_EXPR_mul && second == NACRE_EXPR_mul) ? own : (uint8_t)(own + 1);
 }
 
 // Prints with a stack of its own: an expression in a file may be nested more deeply than the
@@ -96,7 +97,8 @@ static void node_text(const struct nacre_words* words, uint64_t number, struct n
         nacre_text_string(text, "(");
         stack[count++] = (struct piece){")", 0, 0};
       }
-      stack[count++] = (struct piece){NULL, (uint64_t)node->b, second_tightness(node->kind)};
+      stack[count++] = (struct piece){
+          NULL, (uint64_t)node->b, second_tightness(node->kind, node_at(words, (uint64_t)node->b)->kind)};
       stack[count++] = (struct piece){" ", 0, 0};
       stack[count++] = (struct piece){kOperator[node->kind], 0, 0};
       stack[count++] = (struct piece){" ", 0, 0};

@@ -78,6 +78,9 @@ TEST(Words, BracketsOnlyWhatNeedsThem) {
   EXPECT_EQ(words_of_last({{NACRE_EXPR_add, 0, 3}, {NACRE_EXPR_mul, 7, 7}}), "(s0 + 2) * (s0 + 2)");
   EXPECT_EQ(words_of_last({{NACRE_EXPR_mul, 0, 3}, {NACRE_EXPR_add, 7, 2}}), "s0 * 2 + s0 * 8");
   EXPECT_EQ(words_of_last({{NACRE_EXPR_add, 0, 3}, {NACRE_EXPR_sub, 0, 7}}), "s0 - (s0 + 2)");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_floor_div, 0, 3}, {NACRE_EXPR_mul, 5, 7}}), "4 * (s0 // 2)");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_mul, 5, 0}, {NACRE_EXPR_floor_div, 7, 3}}), "4 * s0 // 2");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_mul, 3, 0}, {NACRE_EXPR_mul, 5, 7}}), "4 * 2 * s0");
   EXPECT_EQ(words_of_last({{NACRE_EXPR_floor_div, 0, 3}, {NACRE_EXPR_floor_div, 0, 7}}),
             "s0 // (s0 // 2)");
   EXPECT_EQ(
