@@ -660,6 +660,8 @@ void NestEmitter::emit_body() {
 }
 
 void NestEmitter::emit(bool split) {
+  // Nothing is stored: what is the same at every point must not be read or checked either, as there may be no such element.
+  if (std::any_of(loops_.begin(), loops_.end(), [](const LoopVar& loop) { return loop.extent.is(0); })) return;
   if (!scans()) {
     order_loops();
     collapse_loops();

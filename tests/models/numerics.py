@@ -229,5 +229,17 @@ def sees_nothing():
     return SeesNothing(), {"set_0": [(noise(1, 2, 5, 8), noise(1, 2, 7, 8), noise(1, 2, 7, 8), mask)]}, None
 
 
+class Nothing(nn.Module):
+    """What is chosen of no elements."""
+
+    def forward(self, x):
+        chosen = x[x > 0]
+        return chosen, x.unique(), chosen * 2, chosen.sum(), x.nonzero(), x[:, 0].sort()[0], x.reshape(3, 0).sum(1)
+
+
+def nothing():
+    return Nothing(), {"set_0": [(noise(0, 3),)]}, None
+
+
 CASES = {"complex_numbers": complex_numbers, "bits": bits, "spectra": spectra, "any_length": any_length, "algebra": algebra,
-         "grouped": grouped, "edges": edges, "halves": halves, "pooling": pooling, "sees_nothing": sees_nothing}
+         "grouped": grouped, "edges": edges, "halves": halves, "pooling": pooling, "sees_nothing": sees_nothing, "nothing": nothing}
