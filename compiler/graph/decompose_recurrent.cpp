@@ -1,7 +1,8 @@
-// Recurrent networks: one prim.lstm or prim.gru a layer and direction. Plain RNNs and LSTMs with a
-// projection have no primitive: they are a loop over the steps.
+// Recurrent networks: one prim.lstm or prim.gru a layer and direction, in float32 with constant
+// weights. All others, plain RNNs and LSTMs with a projection among them, are a loop over the steps.
 #include <functional>
 
+#include "compiler/graph/constants.h"
 #include "compiler/graph/decompose_loops.h"
 #include "compiler/graph/decompose_random.h"
 #include "compiler/support/error.h"
@@ -106,6 +107,13 @@ LayerResult stepped(Call& call, const Tensor& x, const Weights& w, const Tensor&
   return {reverse ? flip(made.back(), {0}) : made.back(), made[0], c0 ? made[1] : Tensor()};
 }
 
+// Has its kernel: the weights are packed at compile time.
+bool has_primitive(Call& call, const Tensor& x, const Weights& w) {
+  if (x.dtype() != NACRE_f32 || w.w_hr) return false;
+  const std::vector<bool> constant = constant_values(call.builder().graph());
+  return constant[static_cast<size_t>(w.w_ih.id())] && constant[static_cast<size_t>(w.w_hh.id())];
+}
+
 // ---- Single cells.
 
 std::pair<Tensor, Tensor> lstm_gates(const Tensor& gates, const Tensor& c) {
@@ -131,12 +139,12 @@ Results lstm(Call& call) {
   Network n = read_network(call, projected);
   Layer layer = [&](const Tensor& x, const Weights& w, const Tensor& h, const Tensor& c,
                     bool reverse) -> LayerResult {
-    if (projected)
+    if (!has_primitive(call, x, w))
       return stepped(
           call, x, w, h, c, reverse,
           [](const Tensor& gates, const Weights& v, const Tensor& state, const Tensor& cell) {
             auto [out, next] = lstm_gates(gates + linear(state, v.w_hh, v.b_hh), cell);
-            return std::pair(linear(out, v.w_hr, {}), next);
+            return std::pair(v.w_hr ? linear(out, v.w_hr, {}) : out, next);
           });
     Builder& b = call.builder();
     Builder::Recurrent r = b.lstm(x.id(), h.id(), c.id(), w.w_ih.id(), w.w_hh.id(), id_of(w.b_ih),
@@ -150,6 +158,12 @@ Results gru(Call& call) {
   Network n = read_network(call, false);
   Layer layer = [&](const Tensor& x, const Weights& w, const Tensor& h, const Tensor&,
                     bool reverse) -> LayerResult {
+    if (!has_primitive(call, x, w))
+      return stepped(
+          call, x, w, h, {}, reverse,
+          [](const Tensor& gates, const Weights& v, const Tensor& state, const Tensor&) {
+            return std::pair(gru_gates(gates, linear(state, v.w_hh, v.b_hh), state), Tensor());
+          });
     Builder& b = call.builder();
     Builder::Recurrent r =
         b.gru(x.id(), h.id(), w.w_ih.id(), w.w_hh.id(), id_of(w.b_ih), id_of(w.b_hh), reverse);

@@ -96,3 +96,22 @@ class recurrent_steps(nn.Module):
 
     def forward(self, x, h, c):
         return (*(network(x) for network in self.networks), self.networks[3](x, (h, c)))
+
+
+LAYER = [noise(6, n) if n else noise(6) for n in (3, 2, 0, 0)] * 2
+
+
+@case((noise(5, 2, 3), *LAYER), (noise(5, 7, 3), *LAYER), dynamic=({1: BATCH[0]}, (None,) * len(LAYER)))
+class recurrent_types(nn.Module):
+    """LSTMs and GRUs of other types than float32, and with weights that are an input."""
+
+    def __init__(self):
+        super().__init__()
+        self.networks = nn.ModuleList([
+            network(3, 4, 2, bidirectional=True, dtype=dtype) for network in (nn.LSTM, nn.GRU)
+            for dtype in (torch.float64, torch.float16, torch.bfloat16)])
+
+    def forward(self, x, *weights):
+        start = x.new_zeros(2, x.shape[1], 2)
+        return (*(network(x.to(network.weight_hh_l0.dtype)) for network in self.networks),
+                torch.gru(x, start, weights, True, 1, 0.0, False, True, False))
