@@ -190,13 +190,6 @@ std::pair<std::vector<T>, std::vector<T>> pairs() {
     a.push_back(power(random));
     b.push_back(static_cast<T>(static_cast<int>(random() % 41) - 20));
   }
-  // Quotients of any size.
-  std::uniform_int_distribution<int> exponent(std::numeric_limits<T>::min_exponent - std::numeric_limits<T>::digits,
-                                              std::numeric_limits<T>::max_exponent);
-  for (int i = 0; i < 20000; ++i) {
-    a.push_back(std::ldexp(base(random) / 4, exponent(random)));
-    b.push_back(std::ldexp(base(random) / 4, exponent(random)));
-  }
   const T infinity = std::numeric_limits<T>::infinity();
   const T special[] = {0, -T{0}, 1, -1, 2, -2, 3, -3, T{0.5}, T{-0.5}, infinity, -infinity,
                        std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::denorm_min(),
@@ -251,6 +244,38 @@ TEST(Math, StatedErrorsOfTwoArguments) {
     }
     EXPECT_EQ(tested, claims.size());
   }
+}
+
+// Numbers of any size, subnormal ones among them.
+template <class T>
+std::vector<T> any_size(unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<T> mantissa(-1, 1);
+  std::uniform_int_distribution<int> exponent(std::numeric_limits<T>::min_exponent - std::numeric_limits<T>::digits,
+                                              std::numeric_limits<T>::max_exponent);
+  std::vector<T> x(1 << 14);
+  for (T& v : x) v = std::ldexp(mantissa(random), exponent(random));
+  return x;
+}
+
+TEST(Math, RemaindersAreExactForAnyQuotient) {
+  const std::vector<float> a = any_size<float>(1), b = any_size<float>(2);
+  const std::vector<double> ad = any_size<double>(3), bd = any_size<double>(4);
+  const auto n = static_cast<int64_t>(a.size());
+  for (const Level& level : levels())
+    for (const FloatFunction2* f = level.functions->functions2; f->name != nullptr; ++f) {
+      if (std::string(f->name) != "fmod") continue;
+      std::vector<float> y(a.size()), v(a.size());
+      std::vector<double> yd(ad.size());
+      f->scalar(a.data(), b.data(), y.data(), n);
+      f->vector(a.data(), b.data(), v.data(), n);
+      f->wide(ad.data(), bd.data(), yd.data(), n);
+      for (size_t i = 0; i < a.size(); ++i) {
+        ASSERT_EQ(ulps(y[i], std::fmod(a[i], b[i])), 0) << level.name << ' ' << a[i] << ", " << b[i];
+        ASSERT_EQ(ulps(v[i], std::fmod(a[i], b[i])), 0) << level.name << " vector " << a[i] << ", " << b[i];
+        ASSERT_EQ(ulps(yd[i], std::fmod(ad[i], bd[i])), 0) << level.name << " double " << ad[i] << ", " << bd[i];
+      }
+    }
 }
 
 // What torch.div(a, b, rounding_mode="floor") gives at the edges, with the sign of its zeros.
