@@ -30,12 +30,12 @@ class _Buffer(ctypes.Structure):
 
 class _SessionOptions(ctypes.Structure):
     _fields_ = [("threads", c_uint32), ("executor", c_void_p), ("arena_bytes", c_size_t), ("fixed_memory", c_int),
-                ("profile", c_int)]
+                ("profile", c_int), ("record_shapes", c_uint32)]
 
 
 class _TensorInfo(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("dtype", c_uint32), ("element_size", c_uint32), ("rank", c_uint32),
-                ("mutated", c_int)]
+                ("mutated", c_int), ("path", c_char_p)]
 
 
 def _load(path):
