@@ -107,10 +107,9 @@ LayerResult stepped(Call& call, const Tensor& x, const Weights& w, const Tensor&
   return {reverse ? flip(made.back(), {0}) : made.back(), made[0], c0 ? made[1] : Tensor()};
 }
 
-// Has its kernel: the weights are packed at compile time.
-bool has_primitive(Call& call, const Tensor& x, const Weights& w) {
+// Has its kernel: the weights are packed at compile time. `constant`: of the graph's values.
+bool has_primitive(const std::vector<bool>& constant, const Tensor& x, const Weights& w) {
   if (x.dtype() != NACRE_f32 || w.w_hr) return false;
-  const std::vector<bool> constant = constant_values(call.builder().graph());
   return constant[static_cast<size_t>(w.w_ih.id())] && constant[static_cast<size_t>(w.w_hh.id())];
 }
 
@@ -137,9 +136,10 @@ Results lstm(Call& call) {
   if (hx.size() != 2) call.unsupported("a state of other than two tensors");
   bool projected = hx[0].size(-1) != hx[1].size(-1);
   Network n = read_network(call, projected);
+  const std::vector<bool> constant = constant_values(call.builder().graph());
   Layer layer = [&](const Tensor& x, const Weights& w, const Tensor& h, const Tensor& c,
                     bool reverse) -> LayerResult {
-    if (!has_primitive(call, x, w))
+    if (!has_primitive(constant, x, w))
       return stepped(
           call, x, w, h, c, reverse,
           [](const Tensor& gates, const Weights& v, const Tensor& state, const Tensor& cell) {
@@ -156,9 +156,10 @@ Results lstm(Call& call) {
 
 Results gru(Call& call) {
   Network n = read_network(call, false);
+  const std::vector<bool> constant = constant_values(call.builder().graph());
   Layer layer = [&](const Tensor& x, const Weights& w, const Tensor& h, const Tensor&,
                     bool reverse) -> LayerResult {
-    if (!has_primitive(call, x, w))
+    if (!has_primitive(constant, x, w))
       return stepped(
           call, x, w, h, {}, reverse,
           [](const Tensor& gates, const Weights& v, const Tensor& state, const Tensor&) {
