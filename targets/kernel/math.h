@@ -876,14 +876,6 @@ NACRE_INLINE bool any(M mask) {
     return __builtin_reduce_or(mask) != 0;
   }
 }
-template <class M>
-NACRE_INLINE bool all(M mask) {
-  if constexpr (__is_arithmetic(M)) {
-    return mask;
-  } else {
-    return __builtin_reduce_and(mask) != 0;
-  }
-}
 // a - quotient * b of positive numbers, brought into [0, b).
 template <class V>
 NACRE_INLINE V rest_of(V a, V b, V quotient) {
@@ -921,7 +913,7 @@ NACRE_INLINE V fmod(V x, V y) {
     const V q = trunc(a / b);
     V r = detail::rest_of(a, b, q);
     const auto near = (q < detail::number<V>(detail::kWholeQuotient)) & (b < detail::infinity<V>());
-    if (__builtin_expect(!detail::all(near), 0)) detail::rest_in_steps(&a, &b, &r);
+    if (__builtin_expect(detail::any(!near), 0)) detail::rest_in_steps(&a, &b, &r);
     return copysign(r, x);
   } else {
     return detail::narrow(fmod(detail::widen(x), detail::widen(y)));
