@@ -387,13 +387,7 @@ const Graph& Call::functional_subgraph(std::string_view name) const {
 std::string Call::subgraph(std::string_view name, const Rows& rows, int64_t first_stream) {
   const Graph& functional = functional_subgraph(name);
   Graph& graph = builder_.graph();
-  std::string chosen = functional.name;
-  for (int i = 1; graph.subgraphs.contains(chosen); ++i)
-    chosen = functional.name + "_" + std::to_string(i);
-  Graph body = decompose_body(functional, graph.symbols, bound_, rows, first_stream);
-  body.name = chosen;
-  graph.subgraphs[chosen] = std::move(body);
-  return chosen;
+  return graph.add_subgraph(decompose_body(functional, graph.symbols, bound_, rows, first_stream));
 }
 
 const Value& Call::output(size_t i) const {

@@ -11,18 +11,6 @@ namespace nacre {
 
 namespace {
 
-std::vector<ValueId> ids(const std::vector<Tensor>& tensors) {
-  std::vector<ValueId> result;
-  for (const Tensor& t : tensors) result.push_back(t.id());
-  return result;
-}
-
-std::vector<Tensor> tensors(Builder& b, const std::vector<ValueId>& values) {
-  std::vector<Tensor> result;
-  for (ValueId v : values) result.emplace_back(b, v);
-  return result;
-}
-
 Tensor truth(Call& c, std::string_view name) {
   if (Operand o = c.operand(name); o.tensor()) return reshape(to_bool(*o.tensor()), {});
   return c.full({}, c.number(name), NACRE_bool_);

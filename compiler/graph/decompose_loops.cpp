@@ -4,26 +4,24 @@
 
 namespace nacre {
 
-namespace {
-
 std::vector<ValueId> ids(const Tensors& tensors) {
   std::vector<ValueId> result;
   for (const Tensor& t : tensors) result.push_back(t.id());
   return result;
 }
 
-Tensors results_of(Builder& b, const std::vector<ValueId>& values) {
+Tensors tensors(Builder& b, const std::vector<ValueId>& values) {
   Tensors result;
   for (ValueId v : values) result.emplace_back(b, v);
   return result;
 }
 
+namespace {
+
 // A subgraph that takes values like `carried` and `operands`.
-std::string subgraph(Builder& b, const std::string& wanted, const Tensors& carried, const Tensors& operands,
+std::string subgraph(Builder& b, const std::string& name, const Tensors& carried, const Tensors& operands,
                      const std::function<Tensors(const Tensors& carried, const Tensors& operands)>& write) {
   Graph& graph = b.graph();
-  std::string name = wanted;
-  for (int i = 1; graph.subgraphs.contains(name); ++i) name = wanted + "_" + std::to_string(i);
   Graph body;
   body.level = Level::primitive;
   body.name = name;
@@ -46,8 +44,7 @@ std::string subgraph(Builder& b, const std::string& wanted, const Tensors& carri
   };
   const Tensors mine = taken(carried, "carried"), others = taken(operands, "operand");
   for (const Tensor& t : write(mine, others)) body.outputs.push_back({ValueRef{t.id()}, OutputKind::user, {}});
-  graph.subgraphs[name] = std::move(body);
-  return name;
+  return graph.add_subgraph(std::move(body));
 }
 
 }  // namespace
@@ -63,14 +60,14 @@ Tensors for_each_step(Call& c, const Expr& length, const Tensors& carried, const
   Builder& b = c.builder();
   const Expr step = counter(c, length);
   const std::string name = subgraph(b, "step", carried, operands, [&](const Tensors& mine, const Tensors& others) { return body(step, mine, others); });
-  return results_of(b, b.for_loop(ids(carried), ids(operands), name, step, length));
+  return tensors(b, b.for_loop(ids(carried), ids(operands), name, step, length));
 }
 
 Tensors while_true(Builder& b, const Tensors& carried, const Tensors& operands, const std::function<Tensor(const Tensors& carried)>& go_on,
                    const std::function<Tensors(const Tensors& carried, const Tensors& operands)>& body) {
   const std::string condition = subgraph(b, "go_on", carried, operands, [&](const Tensors& mine, const Tensors&) { return Tensors{go_on(mine)}; });
   const std::string name = subgraph(b, "round", carried, operands, body);
-  return results_of(b, b.while_loop(ids(carried), ids(operands), condition, name));
+  return tensors(b, b.while_loop(ids(carried), ids(operands), condition, name));
 }
 
 }  // namespace nacre

@@ -9,6 +9,9 @@ namespace nacre {
 
 using Tensors = std::vector<Tensor>;
 
+std::vector<ValueId> ids(const Tensors& tensors);
+Tensors tensors(Builder& b, const std::vector<ValueId>& values);
+
 // The symbol that counts from 0 to below `length`.
 Expr counter(Call& c, const Expr& length);
 

@@ -2,7 +2,7 @@
 // tells the count and where each element goes.
 #include <algorithm>
 
-#include "compiler/graph/decompose_call.h"
+#include "compiler/graph/decompose_loops.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -66,34 +66,10 @@ Tensor row_order(Call& c, const Tensor& x) {
   Builder& b = c.builder();
   Expr n = x.size(0), m = x.size(1);
   if (m.is(1)) return sort(reshape(x, {n}), 0, false).second;
-  SymbolFacts below;
-  below.below = m;
-  Expr step = c.new_symbol("step", below);
-  Graph& graph = b.graph();
-  Graph body;
-  body.level = graph.level;
-  body.symbols = graph.symbols;
-  body.name = "by_column";
-  for (int i = 1; graph.subgraphs.contains(body.name); ++i) body.name = "by_column_" + std::to_string(i);
-  auto input = [&](const std::string& name, nacre_dtype dtype, const Shape& shape) {
-    Value value;
-    value.name = name;
-    value.dtype = dtype;
-    value.shape = shape;
-    ValueId id = body.add_value(std::move(value));
-    body.inputs.push_back({id, InputKind::user, name});
-    return id;
-  };
-  ValueId order = input("order", NACRE_i64, {n}), rows = input("rows", x.dtype(), {n, m});
-  Builder inner(body);
-  inner.at(b.at());
-  Tensor before(inner, order);
-  Tensor column = index(select(Tensor(inner, rows), 1, simplify(m - 1 - step, body.symbols)), {before});
-  Tensor next = index(before, {sort(column, 0, false).second});
-  body.outputs.push_back({ValueRef{next.id()}, OutputKind::user, {}});
-  std::string name = body.name;
-  graph.subgraphs[name] = std::move(body);
-  return {b, b.for_loop({iota(b, n).id()}, {x.id()}, name, step, m)[0]};
+  return for_each_step(c, m, {iota(b, n)}, {x}, [&](const Expr& step, const Tensors& order, const Tensors& rows) -> Tensors {
+    Tensor column = index(select(rows[0], 1, simplify(m - 1 - step, c.facts())), {order[0]});
+    return {index(order[0], {sort(column, 0, false).second})};
+  })[0];
 }
 
 // A dim in front, and all others as one.

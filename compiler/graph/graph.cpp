@@ -8,6 +8,14 @@ const Argument* Node::find(std::string_view wanted) const {
   return nullptr;
 }
 
+std::string Graph::add_subgraph(Graph sub) {
+  const std::string wanted = sub.name;
+  for (int i = 1; subgraphs.contains(sub.name); ++i) sub.name = wanted + "_" + std::to_string(i);
+  std::string free = sub.name;
+  subgraphs.emplace(free, std::move(sub));
+  return free;
+}
+
 ValueId Graph::add_value(Value value) {
   // Values may have been added or renamed by hand since the last call.
   if (names.counted != values.size()) {

@@ -105,6 +105,8 @@ struct Graph {
 
   // Appends a value and makes its name unique: `x`, `x_1`, `x_2`, ...
   ValueId add_value(Value value);
+  // Appends a subgraph under its name, made unique in the same way; gives that name.
+  std::string add_subgraph(Graph sub);
   const Value& operator[](ValueId id) const { return values[static_cast<size_t>(id)]; }
   Value& operator[](ValueId id) { return values[static_cast<size_t>(id)]; }
 
