@@ -252,7 +252,8 @@ EntryForms make_forms(const Method& method, bool alone, Tables& tables, PackedWe
 // Of the variants that nobody asked for, those stay that are clearly faster than the general one on shapes of theirs, the best
 // gain for a byte of code first, as long as the budget lasts. Where the target is another machine, nothing can be measured, and
 // the first ones stay. True if any went.
-bool keep_what_pays(const std::vector<Method>& methods, std::vector<EntryForms>& entries, const CompiledModel& model, const CompileOptions& options) {
+bool keep_what_pays(const std::vector<Method>& methods, std::vector<EntryForms>& entries, const CompiledModel& model, const Target& target,
+                    const CompileOptions& options) {
   constexpr double kLeastGain = 1.05;
   struct Judged {
     size_t entry, form;
@@ -261,7 +262,7 @@ bool keep_what_pays(const std::vector<Method>& methods, std::vector<EntryForms>&
   };
   std::vector<Judged> good;
   const auto costs = formats::variant_costs(model.artifact);
-  const bool here = !(model.artifact.images[0].features & ~host_features()) && model.artifact.imports.empty();
+  const bool here = runs_here(target) && model.artifact.imports.empty();
   for (size_t e = 0; e < entries.size(); ++e)
     for (size_t f = 0; f < entries[e].forms.size(); ++f) {
       const Form& form = entries[e].forms[f];
@@ -367,7 +368,7 @@ CompiledModel compile(std::vector<Method> methods, const CompileOptions& options
       fail(ErrorKind::user, "variant '{}' names an entry, or inputs, that none of the programs has", request.name);
   for (const Method& method : methods) entries.push_back(make_forms(method, methods.size() == 1, tables, packed, target, options));
   CompiledModel model = assemble(entries, tables, target, options);
-  if (options.code_budget && keep_what_pays(methods, entries, model, options)) model = assemble(entries, tables, target, options);
+  if (options.code_budget && keep_what_pays(methods, entries, model, target, options)) model = assemble(entries, tables, target, options);
   return model;
 }
 

@@ -87,19 +87,32 @@ uint64_t nacre_device_features(void) {
 #elif defined(__aarch64__)
 
 #include <sys/auxv.h>
+#include <sys/prctl.h>
+
+// Bits of AT_HWCAP and AT_HWCAP2. A feature is there when all of its bits are.
+static const struct {
+  uint8_t feature;
+  uint32_t words[2];
+} kFeatures[] = {
+    {NACRE_FEATURE_arm_neon, {1u << 1, 0}},
+    {NACRE_FEATURE_arm_fp16, {1u << 9 | 1u << 10, 0}},
+    {NACRE_FEATURE_arm_dotprod, {1u << 20, 0}},
+    {NACRE_FEATURE_arm_v82, {1u << 7 | 1u << 8 | 1u << 12, 0}},
+    {NACRE_FEATURE_arm_sve, {1u << 22, 0}},
+    {NACRE_FEATURE_arm_i8mm, {0, 1u << 13}},
+    {NACRE_FEATURE_arm_bf16, {0, 1u << 14}},
+};
 
 uint64_t nacre_device_features(void) {
-  static const struct {
-    uint8_t word, bit, feature;
-  } kBits[] = {
-      {0, 1, NACRE_FEATURE_arm_neon},     {0, 10, NACRE_FEATURE_arm_fp16},
-      {0, 20, NACRE_FEATURE_arm_dotprod}, {0, 22, NACRE_FEATURE_arm_sve},
-      {1, 13, NACRE_FEATURE_arm_i8mm},    {1, 14, NACRE_FEATURE_arm_bf16},
-  };
   const unsigned long words[2] = {getauxval(AT_HWCAP), getauxval(AT_HWCAP2)};
   uint64_t features = 0;
-  for (unsigned i = 0; i < sizeof kBits / sizeof kBits[0]; ++i)
-    if (words[kBits[i].word] >> kBits[i].bit & 1) features |= (uint64_t)1 << kBits[i].feature;
+  for (unsigned i = 0; i < sizeof kFeatures / sizeof kFeatures[0]; ++i)
+    if (!(kFeatures[i].words[0] & ~words[0]) && !(kFeatures[i].words[1] & ~words[1]))
+      features |= (uint64_t)1 << kFeatures[i].feature;
+  // Their length is a setting of the system's, not the processor's alone.
+  const int kGetVectorLength = 51, kLengthBits = 0xffff;
+  if (features >> NACRE_FEATURE_arm_sve & 1 && (prctl(kGetVectorLength) & kLengthBits) == 256 / 8)
+    features |= (uint64_t)1 << NACRE_FEATURE_arm_sve256;
   return features;
 }
 
@@ -107,9 +120,32 @@ uint64_t nacre_device_features(void) {
 
 #include <sys/auxv.h>
 
+// Processors with a draft of the vector extension may set the same bit as those with version 1.0;
+// they do not know this vtype, and say so in its highest bit.
+static int knows_vectors(void) {
+  long vtype;
+  __asm__ volatile(
+      ".option push\n"
+      ".option arch, +v\n"
+      "vsetvli t0, zero, e8, m1, ta, ma\n"
+      "csrr %0, vtype\n"
+      ".option pop"
+      : "=r"(vtype)
+      :
+      : "t0");
+  return vtype >= 0;
+}
+
 uint64_t nacre_device_features(void) {
   // Single-letter extensions are bits of AT_HWCAP.
-  return getauxval(AT_HWCAP) >> ('v' - 'a') & 1 ? (uint64_t)1 << NACRE_FEATURE_riscv_v : 0;
+#define LETTER(c) (1ul << ((c) - 'a'))
+  const unsigned long kGeneral =
+      LETTER('i') | LETTER('m') | LETTER('a') | LETTER('f') | LETTER('d') | LETTER('c');
+  const unsigned long letters = getauxval(AT_HWCAP);
+  uint64_t features = 0;
+  if (!(kGeneral & ~letters)) features |= (uint64_t)1 << NACRE_FEATURE_riscv_gc;
+  if (letters & LETTER('v') && knows_vectors()) features |= (uint64_t)1 << NACRE_FEATURE_riscv_v;
+  return features;
 }
 
 #else

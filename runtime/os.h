@@ -7,8 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Of code images; a system with larger pages refuses to protect their segments one by one.
+// The largest pages that systems of this machine have: what segments of code images do not share, so
+// that each can have rights of its own. A system with smaller ones takes multiples of them.
+#if defined(__aarch64__)
+#define NACRE_PAGE ((size_t)65536)
+#else
 #define NACRE_PAGE ((size_t)4096)
+#endif
 
 // A whole file, read only. NULL: `*reason` says why, in the system's words.
 const void* nacre_os_map_file(const char* path, size_t* size, const char** reason);

@@ -67,6 +67,8 @@ static inline void pause_briefly(void) {
   __builtin_ia32_pause();
 #elif defined(__aarch64__) || defined(__arm__)
   __asm__ volatile("yield");
+#elif defined(__riscv)
+  __asm__ volatile(".4byte 0x0100000f");  // `pause`: without its extension, a fence that orders nothing
 #endif
 }
 

@@ -225,7 +225,7 @@ void Emitter::conv(bool transposed) {
 void Emitter::attention() {
   const LoopVar b = c.loops[0], h = c.loops[1], s = c.loops[2], e = c.loops[3], t = c.loops[4], d = c.loops[5];
   const Strided q = view(0, c.loops, {s.name, d.name}), key = view(1, c.loops, {t.name, d.name}), value = view(2, c.loops, {t.name, e.name});
-  const int64_t nr = (k.target.registers == 32 ? 4 : 2) * k.target.vector_floats(), rows = 6;
+  const int64_t nr = k.target.attention_vectors() * k.target.vector_floats(), rows = 6;
   const Expr padded_t = ceildiv(t.extent, nr) * nr;
   Expr floats = rows * (padded_t + 16);
   if (!(s.extent.constant() && *s.extent.constant() <= 4)) floats = floats + padded_t * d.extent + t.extent * (ceildiv(e.extent, nr) * nr);

@@ -10,14 +10,16 @@ namespace {
 
 int list_targets() {
   const Target* native = target_named("native");
-  Table table({"target", "vector", "", "description"});
+  // A tile: rows by vectors of a matrix product that registers hold.
+  Table table({"target", "vector", "tile", "", "description", "features"});
   for (const Target& target : all_targets()) {
-    const bool here = (target.feature_bits & ~host_features()) == 0;
+    const int vectors = target.panel_vectors(1 << 20);
     table.add({target.name, fmt::format("{} bits", target.vector_bytes * 8),
-               &target == native ? "native"
-               : here            ? "runs here"
-                                 : "",
-               target.description});
+               fmt::format("{} x {}", target.tile_rows(vectors), vectors),
+               &target == native    ? "native"
+               : runs_here(target) ? "runs here"
+                                   : "",
+               target.description, feature_names(target.feature_bits)});
   }
   fmt::print("{}", table.text());
   return 0;

@@ -64,9 +64,8 @@ std::vector<std::string> compile_flags(const Target& target) {
 }
 
 std::vector<std::string> link_flags(const Target& target) {
-  const bool x86 = target.machine == EM_X86_64;
   return {"-m",
-          x86 ? "elf_x86_64" : "aarch64elf",
+          target.emulation,
           "-shared",
           std::string("--entry=") + NACRE_KERNEL_TABLE_SYMBOL,
           "-z",
@@ -76,9 +75,7 @@ std::vector<std::string> link_flags(const Target& target) {
           "-z",
           "noexecstack",
           "-z",
-          "max-page-size=4096",
-          "-z",
-          "separate-code",
+          fmt::format("max-page-size={}", target.page_bytes),
           "--no-dynamic-linker",
           "--gc-sections",
           "--hash-style=sysv",

@@ -37,11 +37,7 @@ struct NoBias {};
 
 namespace detail {
 
-#if NACRE_VL == 16
-inline constexpr int kAttentionNV = 4;
-#else
-inline constexpr int kAttentionNV = 2;
-#endif
+inline constexpr int kAttentionNV = kRegisters == 32 ? 4 : kRegisters == 16 ? 2 : 1;
 inline constexpr int kAttentionNR = kAttentionNV * VL;
 inline constexpr int kAttentionRows = tile_rows(kAttentionNV);
 // Fewer queries than this: not worth packing keys and values.

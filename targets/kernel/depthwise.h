@@ -75,7 +75,7 @@ NACRE_INLINE void depthwise_columns(const S& s, vf (&acc)[T], const float* __res
 template <class S, class Epilogue>
 NACRE_INLINE void depthwise(const S& s, const float* __restrict in, const float* __restrict weights, int thread,
                             int threads, Epilogue epilogue) {
-  constexpr int T = detail::small_kernel<decltype(s.kw)> ? (kRegisters == 32 ? 8 : 4) : 8;
+  constexpr int T = detail::small_kernel<decltype(s.kw)> ? (kRegisters == 32 ? 8 : 4) : (kRegisters == 8 ? 4 : 8);
   const i64 pitch = round_up(s.c, VL);
   const i64 reach_x = (s.kw - 1) * s.dilation_w;
   // Columns [x_begin, x_end) have all their taps inside.

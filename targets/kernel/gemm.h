@@ -25,20 +25,25 @@
 
 namespace nk {
 
-#if NACRE_VL == 16
+#if NACRE_REGISTERS == 32
 inline constexpr int kMaxNV = 4;
 NACRE_INLINE constexpr int tile_rows(int nv) { return nv == 1 ? 14 : nv == 2 ? 14 : nv == 3 ? 8 : 6; }
-#else
+#elif NACRE_REGISTERS == 16
 inline constexpr int kMaxNV = 3;
 NACRE_INLINE constexpr int tile_rows(int nv) { return nv == 1 ? 12 : nv == 2 ? 6 : 4; }
+#else
+inline constexpr int kMaxNV = 1;
+NACRE_INLINE constexpr int tile_rows(int) { return 6; }
 #endif
 
 // The panel width (in vectors) that wastes the fewest columns; among equals the fastest tile.
 NACRE_INLINE constexpr int default_nv(i64 n) {
-#if NACRE_VL == 16
+#if NACRE_REGISTERS == 32
   constexpr int order[] = {4, 3, 2, 1};
-#else
+#elif NACRE_REGISTERS == 16
   constexpr int order[] = {2, 3, 1};
+#else
+  constexpr int order[] = {1};
 #endif
   int best = order[0];
   i64 best_cost = round_up(n, i64{best} * VL);
@@ -329,7 +334,7 @@ template <int R, int NV, class Rows, class N, class K, class SKA, class Epilogue
 NACRE_INLINE void gemv_panels(Rows rows, const float* const (&a)[R], SKA ska, const float* b, N n, K k, Range panels,
                               Epilogue epilogue) {
   constexpr int NR = NV * VL;
-  constexpr int kSplit = R * NV >= 8 ? 1 : R * NV >= 4 ? 2 : 4;
+  constexpr int kMany = kRegisters / 2, kSplit = R * NV >= kMany ? 1 : R * NV >= kMany / 2 ? 2 : 4;
   constexpr i64 kAhead = 1024;  // floats
   NACRE_ROLLED for (i64 panel = panels.begin; panel < panels.end; ++panel) {
     const float* __restrict p = b + panel * k * NR;

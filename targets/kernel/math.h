@@ -36,7 +36,7 @@ typedef i64 vl __attribute__((ext_vector_type(VL)));
 typedef uint32_t vu __attribute__((ext_vector_type(VL)));
 typedef uint64_t vul __attribute__((ext_vector_type(VL)));
 
-#if defined(__FMA__) || defined(__AVX512F__)
+#if NACRE_FMA
 NACRE_INLINE vd fma(vd a, vd b, vd c) { return __builtin_elementwise_fma(a, b, c); }
 inline constexpr bool kHasFma = true;
 #else
@@ -260,10 +260,17 @@ NACRE_INLINE V log_limits(V x, V result) {
 
 // ---- rounding, roots -----------------------------------------------------------------------------------------------------
 
+// Where rounding is an instruction or a few (RISC-V).
+#if defined(__SSE4_1__) || defined(__aarch64__) || defined(__riscv)
+#define NACRE_ROUNDS 1
+#else
+#define NACRE_ROUNDS 0
+#endif
+
 // Nearest integer, halves to even: adding and subtracting 2^mantissa, where the number is smaller than that.
 template <class V>
 NACRE_INLINE V round_even(V x) {
-#if defined(__SSE4_1__)
+#if NACRE_ROUNDS
   return __builtin_elementwise_roundeven(x);
 #else
   const V big = detail::number<V>(detail::is_double<V> ? 0x1p52 : 0x1p23), a = absolute(x);
@@ -272,7 +279,7 @@ NACRE_INLINE V round_even(V x) {
 }
 template <class V>
 NACRE_INLINE V floor(V x) {
-#if defined(__SSE4_1__)
+#if NACRE_ROUNDS
   return __builtin_elementwise_floor(x);
 #else
   const V r = round_even(x);
@@ -281,7 +288,7 @@ NACRE_INLINE V floor(V x) {
 }
 template <class V>
 NACRE_INLINE V ceil(V x) {
-#if defined(__SSE4_1__)
+#if NACRE_ROUNDS
   return __builtin_elementwise_ceil(x);
 #else
   const V r = round_even(x);
@@ -290,7 +297,7 @@ NACRE_INLINE V ceil(V x) {
 }
 template <class V>
 NACRE_INLINE V trunc(V x) {
-#if defined(__SSE4_1__)
+#if NACRE_ROUNDS
   return __builtin_elementwise_trunc(x);
 #else
   return copysign(floor(absolute(x)), x);
@@ -524,7 +531,7 @@ NACRE_INLINE Angle<V> reduce_angle_float(V x) {
   return {r, q.integer};
 }
 
-#if defined(__FMA__) || defined(__AVX512F__)
+#if NACRE_FMA
 // The usual case of vectors, |x| < 2^15: pi / 2 in three parts.
 NACRE_INLINE Angle<vf> reduce_angle_small(vf x) {
   const Rounded<vf> n = nearest(x * splat(0.636619772367581343076f));

@@ -79,7 +79,7 @@ inline constexpr i64 constant_batch<C<V>> = V;
 template <int G, class S, class Reverse, class Cell, class Sync>
 NACRE_INLINE void recurrent_steps(const S& s, const float* __restrict weights, const float* h0, const float* y,
                                   Reverse reverse, int thread, int threads, Cell cell, Sync sync) {
-  constexpr int R = kRegisters == 32 ? 6 : 3;
+  constexpr int R = kRegisters == 32 ? 6 : kRegisters == 16 ? 3 : 2;
   const Range blocks = split(ceil_div(s.hidden, VL), thread, threads);
   NACRE_ROLLED for (i64 step = 0; step < s.time; ++step) {
     const i64 t = reverse ? s.time - 1 - step : step;

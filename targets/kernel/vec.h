@@ -1,5 +1,6 @@
-// Vectors of VL floats: VL = 16 with AVX-512, 8 with AVX2, else 4. (-DNACRE_VL=16 with less runs the code for wide vectors
-// on a narrower machine: for tests.)
+// Vectors of VL floats: VL = 16 with AVX-512, 8 with AVX2 and with SVE registers of 256 bits, else 4. (-DNACRE_VL=16 with less
+// runs the code for wide vectors on a narrower machine: for tests.) A machine without vectors has them all the same: Clang
+// splits their operations, and what counts is that several are under way at a time.
 //
 //   vf, vi                          VL floats, VL int32 (compiler vector types: + - * / < == [] work)
 //   vf splat(float)                 vi isplat(int32_t)             vi iota()  0, 1, 2, ...
@@ -22,15 +23,34 @@
 #define NACRE_VL 16
 #elif defined(__AVX2__)
 #define NACRE_VL 8
+#elif defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS == 256
+#define NACRE_VL 8
 #else
 #define NACRE_VL 4
 #endif
 #endif
 
+// Vectors that registers hold: the targets' `registers`.
+#ifndef NACRE_REGISTERS
+#if NACRE_VL == 16 || defined(__aarch64__) || defined(__riscv_vector)
+#define NACRE_REGISTERS 32
+#elif defined(__riscv)
+#define NACRE_REGISTERS 8  // 32 registers of one float each
+#else
+#define NACRE_REGISTERS 16
+#endif
+#endif
+
+#if defined(__FMA__) || defined(__AVX512F__) || defined(__aarch64__) || defined(__riscv_flen)
+#define NACRE_FMA 1
+#else
+#define NACRE_FMA 0
+#endif
+
 namespace nk {
 
 inline constexpr int VL = NACRE_VL;
-inline constexpr int kRegisters = VL == 16 ? 32 : 16;
+inline constexpr int kRegisters = NACRE_REGISTERS;
 
 typedef float vf __attribute__((ext_vector_type(VL)));
 typedef int32_t vi __attribute__((ext_vector_type(VL)));
@@ -98,7 +118,7 @@ NACRE_INLINE vf load_strided(const float* p, i64 stride, int n) {
   return v;
 }
 
-#if defined(__FMA__) || defined(__AVX512F__)
+#if NACRE_FMA
 NACRE_INLINE float fma(float a, float b, float c) { return __builtin_elementwise_fma(a, b, c); }
 NACRE_INLINE double fma(double a, double b, double c) { return __builtin_elementwise_fma(a, b, c); }
 NACRE_INLINE vf fma(vf a, vf b, vf c) { return __builtin_elementwise_fma(a, b, c); }

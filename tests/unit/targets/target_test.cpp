@@ -12,6 +12,12 @@ TEST(Target, NativeIsOneThatThisMachineRuns) {
   const Target* native = target_named("native");
   ASSERT_NE(native, nullptr);
   EXPECT_EQ(native->feature_bits & ~host_features(), 0u);
+  EXPECT_TRUE(runs_here(*native));
+  EXPECT_TRUE(runs_here(*host_target()));
+  // Another machine may want no feature that this one lacks.
+  Target foreign = *native;
+  foreign.machine = 0;
+  EXPECT_FALSE(runs_here(foreign));
   EXPECT_EQ(target_named("no such machine"), nullptr);
 }
 

@@ -1,11 +1,14 @@
 #include "compiler/toolchain/toolchain.h"
 
+#include <elf.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
@@ -173,6 +176,47 @@ TEST_F(Toolchain, TheFirstBrokenKernelIsReported) {
   const std::vector<Source> sources{doubling("a"), {"bad", "int x = ;"}, doubling("c")};
   options_.threads = 2;
   EXPECT_THROW(compile_image(sources, target_, options_), Error);
+}
+
+// A kernel that does not compile where the library sees another machine than the target describes.
+Source agreement(const Target& target) {
+  std::string text = "#include \"nacre/kernels.h\"\nusing namespace nk;\n";
+  const auto same = [&](const std::string& theirs, int ours) { text += "static_assert(" + theirs + " == " + std::to_string(ours) + ");\n"; };
+  same("VL", target.vector_floats());
+  same("kRegisters", target.registers);
+  same("kMaxNV", target.max_panel_vectors());
+  same("detail::kAttentionNV", target.attention_vectors());
+  for (int nv = 1; nv <= target.max_panel_vectors(); ++nv) same("tile_rows(" + std::to_string(nv) + ")", target.tile_rows(nv));
+  for (int n = 1; n <= 100; ++n) same("default_nv(" + std::to_string(n) + ")", target.panel_vectors(n));
+  same("NACRE_L1_BYTES", static_cast<int>(target.l1_bytes));
+  same("NACRE_L2_BYTES", static_cast<int>(target.l2_bytes));
+  text += "extern \"C\" int k(const nacre_kernel_args* args) {\n"
+          "  store(static_cast<float*>(args->buffers[0]), exp(floor(load(static_cast<const float*>(args->buffers[1])))));\n"
+          "  return 0;\n}\n";
+  return {"k", text};
+}
+
+TEST_F(Toolchain, EveryTargetIsTheMachineThatTheKernelLibrarySees) {
+  std::set<std::string> names;
+  for (const Target& target : all_targets()) {
+    EXPECT_TRUE(names.insert(target.name).second) << target.name;
+    const std::vector<std::uint8_t> image = compile_image(std::vector<Source>{agreement(target)}, target, options_).bytes;
+    Elf64_Ehdr header;
+    ASSERT_GE(image.size(), sizeof header);
+    std::memcpy(&header, image.data(), sizeof header);
+    EXPECT_EQ(header.e_machine, target.machine) << target.name;
+    // Segments with rights of their own, on the largest pages that the family has.
+    std::uint64_t end = 0;
+    for (int i = 0; i < header.e_phnum; ++i) {
+      Elf64_Phdr segment;
+      std::memcpy(&segment, image.data() + header.e_phoff + static_cast<std::size_t>(i) * sizeof segment, sizeof segment);
+      if (segment.p_type != PT_LOAD) continue;
+      const auto page = static_cast<std::uint64_t>(target.page_bytes);
+      EXPECT_GE(segment.p_vaddr / page * page, end) << target.name;
+      end = (segment.p_vaddr + segment.p_memsz + page - 1) / page * page;
+    }
+    EXPECT_GT(end, 0u);
+  }
 }
 
 using Cache = Toolchain;
