@@ -1,9 +1,10 @@
 #!/bin/bash
 # Makes everything ready that building and testing nacre needs; does nothing where it is ready.
 #
-#   .ci/setup.sh [packages] [python] [build]     default: all three
+#   .ci/setup.sh [packages] [cross] [python] [build]     default: all but cross
 #
 # packages  installs the Debian packages below that are missing (apt-get, through sudo unless root)
+# cross     the same for those that run what is compiled for other machines: cross compilers and QEMU
 # python    makes the virtual environment in the user's cache folder, named after its requirements
 # build     configures and builds into build/ (NACRE_BUILD names another folder)
 #
@@ -28,6 +29,12 @@ nacre_packages=(
   espeak-ng
 )
 
+nacre_cross_packages=(
+  gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross
+  gcc-riscv64-linux-gnu g++-riscv64-linux-gnu libc6-dev-riscv64-cross
+  qemu-user
+)
+
 nacre_say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 nacre_fail() {
   printf 'nacre set-up: %s\n' "$*" >&2
@@ -46,23 +53,25 @@ nacre_quietly() {
   return "$status"
 }
 
+# nacre_missing_packages PACKAGE...: those that are not installed.
 nacre_missing_packages() {
   local package
   local -A installed=()
   while read -r package; do
     installed[$package]=1
-  done < <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${nacre_packages[@]}" 2>/dev/null |
+  done < <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null |
     sed -n 's/^installed //p')
-  for package in "${nacre_packages[@]}"; do
+  for package; do
     [ -n "${installed[$package]:-}" ] || printf '%s ' "$package"
   done
 }
 
+# nacre_install_packages PACKAGE...
 nacre_install_packages() {
   local missing as_root=()
   command -v dpkg-query >/dev/null ||
-    { nacre_fail "this is not a Debian system; it needs the equivalent of: ${nacre_packages[*]}"; return 1; }
-  missing=$(nacre_missing_packages)
+    { nacre_fail "this is not a Debian system; it needs the equivalent of: $*"; return 1; }
+  missing=$(nacre_missing_packages "$@")
   [ -n "$missing" ] || return 0
   nacre_say "installing Debian packages: $missing"
   if [ "$(id -u)" -ne 0 ]; then
@@ -164,10 +173,11 @@ nacre_setup() {
   [ $# -gt 0 ] || set -- packages python build
   for step in "$@"; do
     case $step in
-      packages) nacre_install_packages || return 1 ;;
+      packages) nacre_install_packages "${nacre_packages[@]}" || return 1 ;;
+      cross) nacre_install_packages "${nacre_cross_packages[@]}" || return 1 ;;
       python) nacre_setup_python || return 1 ;;
       build) nacre_setup_build || return 1 ;;
-      *) nacre_fail "no step '$step'; there are: packages python build"; return 1 ;;
+      *) nacre_fail "no step '$step'; there are: packages cross python build"; return 1 ;;
     esac
   done
 }
