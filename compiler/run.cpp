@@ -197,7 +197,32 @@ PlacedInputs::PlacedInputs(const std::vector<HostTensor>& inputs,
   bool plain = shared.empty();
   for (std::size_t i = 0; i < inputs.size(); ++i)
     plain = plain && places[i].strides == dense_strides(inputs[i].shape);
-  if (plain) return;
+  if (!plain) fill(inputs, places, shared);
+}
+
+PlacedInputs PlacedInputs::apart(const std::vector<HostTensor>& inputs) {
+  std::vector<InputPlace> places;
+  for (const HostTensor& tensor : inputs) places.push_back({dense_strides(tensor.shape), 0});
+  PlacedInputs result;
+  result.fill(inputs, places, {});
+  return result;
+}
+
+std::vector<std::vector<std::byte>*> PlacedInputs::storages() const {
+  std::vector<std::vector<std::byte>*> all;
+  for (const Place& place : places_)
+    if (std::find(all.begin(), all.end(), place.storage.get()) == all.end())
+      all.push_back(place.storage.get());
+  return all;
+}
+
+std::size_t PlacedInputs::storage_of(std::size_t input) const {
+  const std::vector<std::vector<std::byte>*> all = storages();
+  return static_cast<std::size_t>(std::find(all.begin(), all.end(), places_[input].storage.get()) - all.begin());
+}
+
+void PlacedInputs::fill(const std::vector<HostTensor>& inputs, const std::vector<InputPlace>& places,
+                        const std::vector<std::size_t>& shared) {
   std::shared_ptr<std::vector<std::byte>> common = std::make_shared<std::vector<std::byte>>();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Place place{common, places[i]};

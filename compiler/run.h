@@ -68,7 +68,13 @@ class PlacedInputs {
   PlacedInputs(const std::vector<HostTensor>& inputs, const std::vector<InputPlace>& places,
                const std::vector<std::size_t>& shared);
 
+  // Each contiguous, with a storage of its own.
+  static PlacedInputs apart(const std::vector<HostTensor>& inputs);
+
   bool empty() const { return places_.empty(); }
+  // The storages, each once, and the number of an input's.
+  std::vector<std::vector<std::byte>*> storages() const;
+  std::size_t storage_of(std::size_t input) const;
   nacre_tensor argument(std::size_t input, const HostTensor& tensor) const;
   HostTensor read(std::size_t input, const HostTensor& like) const;  // its elements in order
 
@@ -77,6 +83,8 @@ class PlacedInputs {
     std::shared_ptr<std::vector<std::byte>> storage;
     InputPlace at;
   };
+  void fill(const std::vector<HostTensor>& inputs, const std::vector<InputPlace>& places,
+            const std::vector<std::size_t>& shared);
   std::byte* element(const Place& place, const std::vector<std::int64_t>& index,
                      std::size_t size) const;
   std::vector<Place> places_;

@@ -1,13 +1,15 @@
 #!/bin/bash
 # Installs what is missing, builds, and runs every test. A second call only builds what changed.
 #
-#   bash tests/run.sh [--all] [STEP ...]      steps: unit golden models zoo random operators command sanitize fuzz
+#   bash tests/run.sh [--all] [STEP ...]      steps: unit golden models targets zoo random operators command sanitize fuzz
 #                                             default: all but operators; --all: all
 #
 # unit      what ctest knows: unit, differential and size tests
 # golden    textual IR through the stages (tests/golden)
 # models    every model of tests/models at every stage, the ones saved after run_decompositions(), some with all their dimensions
 #           dynamic (--all: every one), inputs that lie in special ways, and dynamic models with a variant for each size
+# targets   the runtime for aarch64 and riscv64, its size, and small models on each target that is not this machine's, under QEMU
+#           (--all: every model that takes less than minutes there)
 # zoo       a few whole models of torchvision, timm and transformers, compiled and run; --all: the 90 of tests/models/whole_models.txt,
 #           and what ../shared/conformance/zoo_models.txt names besides where it lies there
 # random    random programs beside PyTorch (tests/operators/random_graphs.py): a fixed sample, or for NACRE_RANDOM_SECONDS from NACRE_RANDOM_SEED (1)
@@ -30,8 +32,8 @@ if [ "${1:-}" = --all ]; then
   shift
 fi
 if [ $# -eq 0 ]; then
-  set -- unit golden models zoo random command sanitize fuzz
-  [ ${#everything[@]} -eq 0 ] || set -- unit golden models zoo random operators command sanitize fuzz
+  set -- unit golden models targets zoo random command sanitize fuzz
+  [ ${#everything[@]} -eq 0 ] || set -- unit golden models targets zoo random operators command sanitize fuzz
 fi
 
 passed=0
@@ -100,6 +102,30 @@ models() {
     --only autoencoder_dynamic,ds_cnn_dynamic,gru_keyword_dynamic,resnet8_dynamic,minilm_dynamic,resnet18_dynamic "$cases"
 }
 
+targets() {
+  local family target sizes
+  local small=floor,autoencoder,ds_cnn,resnet8,mobilenet_v1_025,gru_keyword,counter,bits,spectra,grouped
+  [ ${#everything[@]} -eq 0 ] || small=$small,complex_numbers,algebra,any_length,crepe_tiny,gru_keyword_dynamic,ds_cnn_dynamic,minilm,tcn_denoiser,unet_small,shufflenet_v2,lstm_speech
+  nacre_setup cross || { count targets 0 1 1; return; }
+  # Where the cross compilers have only come now.
+  if ! ninja -C "$NACRE_BUILD" -t query nacre_remote_aarch64 >/dev/null 2>&1; then
+    nacre_quietly cmake "$NACRE_BUILD" || { count targets 0 1 1; return; }
+  fi
+  ninja -C "$NACRE_BUILD" nacre_remote_aarch64 nacre_remote_riscv64 >&2 || { count targets 0 1 1; return; }
+  for family in aarch64 riscv64; do
+    nacre_say "the runtime for $family"
+    sizes=$NACRE_BUILD/$family/lib
+    bash "$root/tests/size/runtime.sh" "$sizes/libnacre.so" "$sizes/libnacre.a" "$family-linux-gnu-gcc" "$family-linux-gnu-" &&
+      count "size $family" 1 0 0 || count "size $family" 0 1 1
+  done
+  "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$NACRE_CACHE/cases" --jobs "$(nproc)" || count "export" 0 1 1
+  for target in aarch64 cortex-a78ae neoverse-v1 rv64gc rv64gcv; do
+    nacre_say "models on $target"
+    counted "targets, $target" "$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)" \
+      --stage artifact --target "$target" --only "$small" "$NACRE_CACHE/cases"
+  done
+}
+
 zoo() {
   local cases=$NACRE_CACHE/cases-zoo further=$root/../shared/conformance/zoo_models.txt python
   local sample=torchvision/shufflenet_v2_x0_5,timm/test_byobnet,timm/xcit_nano_12_p8_224,transformers/t5,transformers/mamba,transformers/wavlm
@@ -160,6 +186,7 @@ for step; do
     unit) tests_of unit "$NACRE_BUILD" ;;
     golden) counted golden "$NACRE_PYTHON" "$root/tests/golden/run.py" --tool "$NACRE_BUILD/bin/nacre" ;;
     models) models ;;
+    targets) targets ;;
     zoo) zoo ;;
     random) counted random "$NACRE_PYTHON" "$root/tests/operators/random_graphs.py" --tool "$NACRE_BUILD/bin/nacre" \
       --out "$NACRE_CACHE/random" --jobs "$(nproc)" --seed "${NACRE_RANDOM_SEED:-1}" \

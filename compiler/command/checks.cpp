@@ -2,10 +2,10 @@
 
 #include "compiler/command/cases.h"
 #include "compiler/command/imports.h"
+#include "compiler/command/remote.h"
 #include "compiler/command/stages.h"
 #include "compiler/support/error.h"
 #include "compiler/variants.h"
-#include "targets/target.h"
 
 namespace nacre {
 namespace {
@@ -47,9 +47,6 @@ std::vector<std::string> check_variants(const Program& captured, const CompiledM
   const std::vector<formats::Variant>& variants = model.artifact.entries[entry].variants;
   std::vector<std::string> lines;
   std::string excuse;
-  for (const formats::Image& image : model.artifact.images)
-    if (image.features & ~host_features())
-      excuse = "not checked: this machine does not run " + image.target;
   if (captured.sample_inputs.empty())
     for (const GraphInput& input : captured.graph.inputs)
       if (input.kind == InputKind::user) excuse = "not checked: the program holds no sample inputs";
@@ -59,6 +56,12 @@ std::vector<std::string> check_variants(const Program& captured, const CompiledM
   if (!excuse.empty()) return std::vector<std::string>(variants.size(), excuse);
 
   for (std::size_t v = 0; v < variants.size(); ++v) {
+    const Target& target = target_of(model.artifact, variants[v]);
+    const Remote remote = runs_here(target) ? Remote{} : find_remote(target);
+    if (!remote.missing.empty()) {
+      lines.push_back("not checked: " + remote.missing);
+      continue;
+    }
     const bool general = v == model.general[entry];
     Case the_case;
     the_case.name = path;
@@ -95,6 +98,7 @@ std::vector<std::string> check_variants(const Program& captured, const CompiledM
            "it all the same): {}",
            general ? "" : fmt::format("'s variant '{}'", variants[v].name), result.reason);
     lines.push_back(the_case.shape_only ? "random numbers: the shapes are as PyTorch's" : describe(result));
+    if (!remote.command.empty()) lines.back() += " (under " + remote.command[0] + ")";
   }
   return lines;
 }

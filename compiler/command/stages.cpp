@@ -11,6 +11,7 @@
 
 #include "compiler/command/exporter.h"
 #include "compiler/command/imports.h"
+#include "compiler/command/remote.h"
 #include "compiler/loops/interpret.h"
 #include "compiler/run.h"
 #include "compiler/support/error.h"
@@ -279,7 +280,11 @@ std::unique_ptr<Runner> make_loops_runner(const Program& primitive) {
 
 std::unique_ptr<Runner> make_artifact_runner(const formats::Artifact& artifact, std::uint32_t entry,
                                              unsigned threads, const Imports& imports) {
-  return std::make_unique<ArtifactRunner>(artifact, entry, threads, imports);
+  for (const formats::Variant& variant : artifact.entries.at(entry).variants)
+    if (runs_here(target_of(artifact, variant))) return std::make_unique<ArtifactRunner>(artifact, entry, threads, imports);
+  const Remote remote = find_remote(target_of(artifact, artifact.entries[entry].variants[0]));
+  if (remote.command.empty()) fail(ErrorKind::environment, "{}", remote.missing);
+  return make_remote_runner(artifact, entry, threads, remote.command);
 }
 
 Pipeline::Pipeline(Program captured, CompileOptions options, unsigned threads, Imports imports)

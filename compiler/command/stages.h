@@ -48,6 +48,8 @@ class Runner {
 
 std::unique_ptr<Runner> make_graph_runner(const Program& program, bool double_precision);
 std::unique_ptr<Runner> make_loops_runner(const Program& primitive);
+// In the runtime of this process, or, where this machine runs none of the entry's variants, in the
+// emulator of the first one's; Error{environment} where that is not there.
 std::unique_ptr<Runner> make_artifact_runner(const formats::Artifact& artifact, std::uint32_t entry,
                                              unsigned threads, const Imports& imports = {});
 

@@ -34,15 +34,17 @@ std::vector<fs::path> candidates(const std::string& file) {
 
 }  // namespace
 
-void* load_symbol(const std::string& file, const char* symbol, const std::string& advice) {
-  std::string found = file;
+fs::path find_beside(const std::string& file) {
   for (const fs::path& path : candidates(file)) {
     std::error_code error;
-    if (fs::is_regular_file(path, error)) {
-      found = path.string();
-      break;
-    }
+    if (fs::is_regular_file(path, error)) return path;
   }
+  return {};
+}
+
+void* load_symbol(const std::string& file, const char* symbol, const std::string& advice) {
+  std::string found = find_beside(file).string();
+  if (found.empty()) found = file;  // where the system looks for libraries
   void* library = ::dlopen(found.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* reason = ::dlerror();

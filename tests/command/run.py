@@ -10,6 +10,7 @@ import copy
 import inspect
 import json
 import os
+import platform
 import random
 import shutil
 import signal
@@ -288,7 +289,19 @@ def test_bench_prints_its_figures(bench):
 
 
 def test_targets_are_listed(bench):
-    assert "x86-64-v3" in bench.works("targets").out
+    listed = bench.works("targets").out
+    for target in "x86-64-v3", "x86-64-v4-amx", "aarch64", "cortex-a78ae", "neoverse-v1", "rv64gc", "rv64gcv":
+        assert f"\n{target} " in listed, listed
+
+
+def test_for_another_machine(bench):
+    # Run there before it is written, where there is an emulator, and refused here.
+    case, folder = bench.case("floor"), bench.folder()
+    target, emulator = ("x86-64-v2", "qemu-x86_64") if platform.machine() == "aarch64" else ("cortex-a78ae", "qemu-aarch64")
+    told = bench.works("compile", case / "model.pt2", "-o", folder / "a.nacre", "--target", target).out
+    assert f"(under {emulator})" in told or f"not checked: this machine does not run {target}, and" in told, told
+    bench.refuses("run", folder / "a.nacre", "--inputs", case / "set_0", "--output-dir", folder,
+                  says=("no variant of entry", "compiled for", target))
 
 
 def test_a_named_target_runs_here(bench):
