@@ -15,10 +15,10 @@ needed=$("${prefix}readelf" -d "$shared" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' 
 echo "needs: $needed"
 [ "$needed" = "libc.so.6 " ]
 
-# With the C library alone, nothing may be missing; and no name that it brings may be another's.
+# With the C library alone (on other machines, and what the compiler brings: swapped bytes, cleared caches), nothing may be missing; and no name that it brings may be another's.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-"$compiler" -shared -nostdlib -Wl,--whole-archive "$static" -Wl,--no-whole-archive -Wl,-z,defs -lc -o "$folder/all.so"
+"$compiler" -shared -nostdlib -Wl,--whole-archive "$static" -Wl,--no-whole-archive -Wl,-z,defs -lc ${prefix:+-lgcc} -o "$folder/all.so"
 foreign=$("${prefix}nm" --defined-only -g "$static" | awk 'NF == 3 && $3 !~ /^(nacre_|_Z.*(5nacre|17nacre_flatbuffers))/ { print $3 }')
 echo "names of others: ${foreign:-none}"
 [ -z "$foreign" ]
