@@ -33,8 +33,6 @@ namespace nacre {
 
 namespace {
 
-constexpr const char* kGeneral = "general";
-
 void report(const CompileOptions& options, const std::string& what, size_t done = 0, size_t total = 0) {
   if (options.progress) options.progress(what, done, total);
 }
@@ -58,17 +56,19 @@ HostTensor first_random_state() {
   return state;
 }
 
-// One variant on its way: what remains is the compiler for its kernels and a place in the tables.
+// One variant on its way, for one target: what remains is the compiler for its kernels and a place in the tables.
 struct Form {
+  VariantKind kind = VariantKind::special;
   std::string name;
   std::string label;  // in names of files
   Narrowing narrowing;
   LoopProgram program;  // laid out
   std::map<std::string, HostTensor> weights;
   bool automatic = false;
-  std::vector<SharedInput> shared;  // inputs that may share memory
-  std::vector<KernelSource> kernels;  // of the groups
-  std::vector<uint32_t> kernel_of;    // their numbers
+  std::vector<SharedInput> shared = {};  // inputs that may share memory
+  const Target* target = nullptr;
+  std::vector<KernelSource> kernels = {};  // of the groups
+  std::vector<uint32_t> kernel_of = {};    // their numbers
 };
 
 struct EntryForms {
@@ -78,7 +78,7 @@ struct EntryForms {
   std::vector<Form> forms;
 };
 
-// Groups whose code is the same share a kernel, within and among variants.
+// Those of one target. Groups whose code is the same share a kernel, within and among variants.
 struct Kernels {
   std::vector<Source> sources;
   std::vector<std::string> names;
@@ -124,39 +124,49 @@ void pack_weights(const LaidOut& laid_out, std::map<std::string, HostTensor>& we
 }
 
 // Fused loops -> laid out, with packed weights and the text of kernels.
-void finish_form(Form& form, const EntryTables& entry, const Target& target, PackedWeights& packed, const CompileOptions& options) {
-  LaidOut laid_out = choose_layout(std::move(form.program), target);
+void finish_form(Form& form, const EntryTables& entry, PackedWeights& packed, const CompileOptions& options) {
+  LaidOut laid_out = choose_layout(std::move(form.program), *form.target);
   pack_weights(laid_out, form.weights, packed, options);
   form.program = std::move(laid_out.program);
   dump(options, "5-layout", form.label, ".loops", [&] { return print(form.program); });
   const SymbolNodes nodes = symbol_nodes(entry, form.shared);
   for (const Group& group : form.program.groups)
-    form.kernels.push_back(group.control ? KernelSource{} : emit_kernel(form.program, group, target, nodes));
+    form.kernels.push_back(group.control ? KernelSource{} : emit_kernel(form.program, group, *form.target, nodes));
 }
 
-// Forms -> an artifact. Puts the forms in the order of the guard table: one that takes some of another's shapes comes before it.
-// `tables` has what the entries have put there.
-CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const Target& target, const CompileOptions& options) {
-  Kernels kernels;
-  for (EntryForms& entry : entries) {
-    for (Form& form : entry.forms) form.kernel_of = kernels.add(form.kernels);
-    std::stable_sort(entry.forms.begin(), entry.forms.end(), [](const Form& a, const Form& b) { return a.narrowing.volume < b.narrowing.volume; });
+// Forms -> an artifact. Puts the forms in the order of the guard table: one that takes some of another's shapes comes before it,
+// and of those for the same shapes the one for the most demanding target. `tables` has what the entries have put there.
+CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const std::vector<const Target*>& targets, const CompileOptions& options) {
+  std::vector<PackedImage> images;
+  uint32_t kernel_count = 0;
+  for (const Target* target : targets) {
+    Kernels kernels;
+    for (EntryForms& entry : entries)
+      for (Form& form : entry.forms)
+        if (form.target == target) form.kernel_of = kernels.add(form.kernels);
+    for (EntryForms& entry : entries)
+      for (Form& form : entry.forms)
+        if (form.target == target)
+          for (uint32_t& kernel : form.kernel_of) kernel += kernel_count;
+    kernel_count += static_cast<uint32_t>(kernels.sources.size());
+    dump(options, "6-kernels", targets.size() > 1 ? target->name : "", ".cpp", [&] {
+      std::string text;
+      for (const Source& source : kernels.sources) text += source.text + "\n";
+      return text;
+    });
+    ToolchainOptions toolchain;
+    toolchain.threads = static_cast<int>(options.jobs);
+    toolchain.use_cache = options.use_cache;
+    toolchain.progress = [&](size_t done, size_t total) { report(options, "compile kernels", done, total); };
+    images.push_back({*target, compile_image(kernels.sources, *target, toolchain), std::move(kernels.names)});
   }
-  dump(options, "6-kernels", "", ".cpp", [&] {
-    std::string text;
-    for (const Source& source : kernels.sources) text += source.text + "\n";
-    return text;
-  });
-  ToolchainOptions toolchain;
-  toolchain.threads = static_cast<int>(options.jobs);
-  toolchain.use_cache = options.use_cache;
-  toolchain.progress = [&](size_t done, size_t total) { report(options, "compile kernels", done, total); };
-  CodeImage image = compile_image(kernels.sources, target, toolchain);
+  for (EntryForms& entry : entries)
+    std::stable_sort(entry.forms.begin(), entry.forms.end(), [](const Form& a, const Form& b) { return a.narrowing.volume < b.narrowing.volume; });
 
   std::vector<formats::Entry> made;
   std::vector<std::vector<Narrowing>> narrowings;
   std::vector<std::vector<std::string>> arena_texts;
-  std::vector<size_t> general;
+  std::vector<std::vector<VariantKind>> kinds;
   std::set<std::string> assumed;
   for (EntryForms& entry : entries) {
     for (const auto& [name, facts] : entry.graph.symbols)
@@ -164,21 +174,23 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const Ta
     EntryTables common = entry.tables;
     narrowings.emplace_back();
     arena_texts.emplace_back();
+    kinds.emplace_back();
     for (const Form& form : entry.forms) {
-      if (form.name == kGeneral) general.push_back(narrowings.back().size());
+      kinds.back().push_back(form.kind);
       narrowings.back().push_back(form.narrowing);
       const MemoryPlan plan = plan_memory(form.program);
-      MadeVariant variant = make_variant({form.name, form.program, form.kernels, form.kernel_of, form.weights, form.shared}, plan, entry.graph, common,
-                                         tables, target.feature_bits);
+      const std::string name = targets.size() == 1 ? form.name : form.name + ", " + form.target->name;
+      MadeVariant variant = make_variant({name, form.program, form.kernels, form.kernel_of, form.weights, form.shared}, plan, entry.graph, common,
+                                         tables, form.target->feature_bits);
       common.entry.variants.push_back(std::move(variant.variant));
       arena_texts.back().push_back(std::move(variant.arena_text));
     }
     made.push_back(std::move(common.entry));
   }
-  CompiledModel result = package(std::move(tables), std::move(made), std::move(image), kernels.names, target, options.producer);
+  CompiledModel result = package(std::move(tables), std::move(made), std::move(images), options.producer);
   result.narrowings = std::move(narrowings);
   result.arena_texts = std::move(arena_texts);
-  result.general = std::move(general);
+  result.kinds = std::move(kinds);
   result.assumed_limits = {assumed.begin(), assumed.end()};
   return result;
 }
@@ -194,8 +206,8 @@ bool concerns(const VariantRequest& request, const Method& method, bool alone) {
   return alone || std::all_of(request.inputs.begin(), request.inputs.end(), [&](const InputRequest& input) { return has_input(method.functional.graph, input.input); });
 }
 
-// Primitive and folded -> a form that only lacks its place in the tables.
-Form make_form(Program special, Form form, const EntryForms& entry, PackedWeights& packed, const Target& target, const CompileOptions& options) {
+// Primitive and folded -> a form for each target that only lacks its place in the tables. Up to the layout they are one.
+void add_forms(Program special, Form form, EntryForms& entry, PackedWeights& packed, const std::vector<const Target*>& targets, const CompileOptions& options) {
   dump(options, "3-folded", form.label, ".ir", [&] { return print(special.graph); });
   report(options, "fuse");
   form.program = to_loops(special.graph);
@@ -204,11 +216,16 @@ Form make_form(Program special, Form form, const EntryForms& entry, PackedWeight
   for (size_t input : form.narrowing.channels_last) lie_channels_last(form.program, input);
   dump(options, "4-fused", form.label, ".loops", [&] { return print(form.program); });
   form.weights = std::move(special.weights);
-  finish_form(form, entry.tables, target, packed, options);
-  return form;
+  for (const Target* target : targets) {
+    Form own = form;
+    own.target = target;
+    if (targets.size() > 1) own.label += "_" + target->name;
+    finish_form(own, entry.tables, packed, options);
+    entry.forms.push_back(std::move(own));
+  }
 }
 
-EntryForms make_forms(const Method& method, bool alone, Tables& tables, PackedWeights& packed, const Target& target, const CompileOptions& options) {
+EntryForms make_forms(const Method& method, bool alone, Tables& tables, PackedWeights& packed, const std::vector<const Target*>& targets, const CompileOptions& options) {
   const std::string of = alone ? "" : method.name;
   const std::vector<SharedInput> shared = method.overlap ? method.overlap->inputs : std::vector<SharedInput>{};
   dump(options, "1-functional", of, ".ir", [&] { return print(method.functional.graph); });
@@ -221,30 +238,31 @@ EntryForms make_forms(const Method& method, bool alone, Tables& tables, PackedWe
   std::erase_if(primitive.graph.symbols, [&](const auto& symbol) { return !general.symbols.contains(symbol.first); });
   EntryForms entry{method.name, primitive.graph, make_entry(method.name, primitive.graph, general, shared, tables), {}};
 
-  std::vector<Candidate> wanted{{kGeneral, narrow(primitive.graph, VariantRequest{})}};
+  std::vector<Candidate> wanted{{"general", narrow(primitive.graph, VariantRequest{})}};
   wanted[0].narrowing.volume = 1e300;  // after all that are special, even if their rows are no narrower
   for (const VariantRequest& request : options.variants)
     if (concerns(request, method, alone)) wanted.push_back({request.name, narrow(primitive.graph, request)});
   const size_t requested = wanted.size();
   if (options.code_budget)
-    for (Candidate& candidate : propose_variants(primitive.graph, target)) wanted.push_back(std::move(candidate));
+    for (Candidate& candidate : propose_variants(primitive.graph, *targets[0])) wanted.push_back(std::move(candidate));
   for (size_t i = 0; i < wanted.size(); ++i) {
-    Form form{wanted[i].name, i == 0 ? of : of + "_" + wanted[i].name, wanted[i].narrowing, {}, {}, i >= requested, {}, {}, {}};
+    Form form{i == 0 ? VariantKind::general : VariantKind::special, wanted[i].name, i == 0 ? of : of + "_" + wanted[i].name, wanted[i].narrowing, {}, {},
+              i >= requested};
     Program special = primitive;
     if (i > 0) {
       special.graph = clean(specialize(primitive.graph, form.narrowing));
       verify(special.graph);
       special = fold(std::move(special), options, form.name + ".");
     }
-    entry.forms.push_back(make_form(std::move(special), std::move(form), entry, packed, target, options));
+    add_forms(std::move(special), std::move(form), entry, packed, targets, options);
   }
   if (method.overlap) {  // the last row: where inputs share memory, no other holds
     Program sharing = method.functional;
     sharing.graph = method.overlap->graph;
     sharing = fold(to_primitive(sharing), options, "sharing.");
-    Form form{"inputs that share memory", of + "_sharing", narrow(sharing.graph, VariantRequest{}), {}, {}, false, shared, {}, {}};
+    Form form{VariantKind::sharing, "inputs that share memory", of + "_sharing", narrow(sharing.graph, VariantRequest{}), {}, {}, false, shared};
     form.narrowing.volume = 2e300;
-    entry.forms.push_back(make_form(std::move(sharing), std::move(form), entry, packed, target, options));
+    add_forms(std::move(sharing), std::move(form), entry, packed, targets, options);
   }
   return entry;
 }
@@ -252,8 +270,7 @@ EntryForms make_forms(const Method& method, bool alone, Tables& tables, PackedWe
 // Of the variants that nobody asked for, those stay that are clearly faster than the general one on shapes of theirs, the best
 // gain for a byte of code first, as long as the budget lasts. Where the target is another machine, nothing can be measured, and
 // the first ones stay. True if any went.
-bool keep_what_pays(const std::vector<Method>& methods, std::vector<EntryForms>& entries, const CompiledModel& model, const Target& target,
-                    const CompileOptions& options) {
+bool keep_what_pays(const std::vector<Method>& methods, std::vector<EntryForms>& entries, const CompiledModel& model, const CompileOptions& options) {
   constexpr double kLeastGain = 1.05;
   struct Judged {
     size_t entry, form;
@@ -262,7 +279,6 @@ bool keep_what_pays(const std::vector<Method>& methods, std::vector<EntryForms>&
   };
   std::vector<Judged> good;
   const auto costs = formats::variant_costs(model.artifact);
-  const bool here = runs_here(target) && model.artifact.imports.empty();
   for (size_t e = 0; e < entries.size(); ++e)
     for (size_t f = 0; f < entries[e].forms.size(); ++f) {
       const Form& form = entries[e].forms[f];
@@ -270,9 +286,13 @@ bool keep_what_pays(const std::vector<Method>& methods, std::vector<EntryForms>&
       report(options, "measure variants");
       const uint64_t bytes = costs[e][f].own_code_bytes;
       double gain = kLeastGain;
-      if (here) {
+      if (runs_here(*form.target) && model.artifact.imports.empty()) {
         const auto inputs = fit_samples(methods[e].functional, form.narrowing);
-        gain = inputs ? measure_gain(model.artifact, static_cast<uint32_t>(e), f, model.general[e], *inputs, options.use_cache) : 0;
+        const auto general = std::find_if(entries[e].forms.begin(), entries[e].forms.end(),
+                                          [&](const Form& other) { return other.kind == VariantKind::general && other.target == form.target; });
+        gain = inputs ? measure_gain(model.artifact, static_cast<uint32_t>(e), f, static_cast<size_t>(general - entries[e].forms.begin()), *inputs,
+                                     options.use_cache)
+                      : 0;
       }
       if (gain >= kLeastGain) good.push_back({e, f, (gain - 1) / static_cast<double>(std::max<uint64_t>(bytes, 1)), bytes});
     }
@@ -341,15 +361,15 @@ std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<s
   const Target* target = host_target();
   if (!target) fail(ErrorKind::environment, "this machine runs none of the targets, and constants are computed on it");
   PackedWeights packed;
-  Form form{kGeneral, "", {}, program, weights, false, {}, {}, {}};
+  Form form{VariantKind::general, "general", "", {}, program, weights, false, {}, target};
   Tables tables;
   std::vector<EntryForms> entries;
   Graph nothing;
   nothing.symbols = program.symbols;
   entries.push_back({"constants", nothing, make_entry("constants", nothing, program, {}, tables), {}});
-  finish_form(form, entries[0].tables, *target, packed, quiet);
+  finish_form(form, entries[0].tables, packed, quiet);
   entries[0].forms.push_back(std::move(form));
-  const CompiledModel compiled = assemble(entries, std::move(tables), *target, quiet);
+  const CompiledModel compiled = assemble(entries, std::move(tables), {target}, quiet);
   const AlignedBytes bytes = artifact_memory(compiled.artifact);
   const RuntimeModel model = RuntimeModel::open(bytes, "the program of constants");
   RuntimeSession session(model, {});
@@ -359,16 +379,16 @@ std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<s
 }
 
 CompiledModel compile(std::vector<Method> methods, const CompileOptions& options) {
-  const Target& target = find_target(options.target);
+  const std::vector<const Target*> targets = find_targets(options.target);
   Tables tables;
   PackedWeights packed;
   std::vector<EntryForms> entries;
   for (const VariantRequest& request : options.variants)
     if (std::none_of(methods.begin(), methods.end(), [&](const Method& m) { return concerns(request, m, methods.size() == 1); }))
       fail(ErrorKind::user, "variant '{}' names an entry, or inputs, that none of the programs has", request.name);
-  for (const Method& method : methods) entries.push_back(make_forms(method, methods.size() == 1, tables, packed, target, options));
-  CompiledModel model = assemble(entries, tables, target, options);
-  if (options.code_budget && keep_what_pays(methods, entries, model, target, options)) model = assemble(entries, tables, target, options);
+  for (const Method& method : methods) entries.push_back(make_forms(method, methods.size() == 1, tables, packed, targets, options));
+  CompiledModel model = assemble(entries, tables, targets, options);
+  if (options.code_budget && keep_what_pays(methods, entries, model, options)) model = assemble(entries, tables, targets, options);
   return model;
 }
 

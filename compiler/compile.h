@@ -15,7 +15,7 @@
 namespace nacre {
 
 struct CompileOptions {
-  std::string target = "native";
+  std::string target = "native";  // or several, separated by commas
   bool use_cache = true;  // of compiled kernels
   unsigned jobs = 2;      // kernels compiled at the same time
   std::string producer = "nacre";
@@ -37,6 +37,12 @@ struct Method {
   std::optional<OverlapGraph> overlap = {};
 };
 
+enum class VariantKind {
+  special,
+  general,  // takes all shapes
+  sharing,  // for inputs that share memory
+};
+
 struct CompiledModel {
   formats::Artifact artifact;
   std::vector<HostTensor> weights;                 // what artifact.weights points into
@@ -44,7 +50,7 @@ struct CompiledModel {
   std::vector<std::vector<Narrowing>> narrowings;
   std::vector<std::vector<std::string>> arena_texts;
   std::vector<std::string> assumed_limits;         // sizes that depend on data and may be kSizeLimit at most, for lack of another limit
-  std::vector<size_t> general;                     // which of each entry's variants takes all shapes
+  std::vector<std::vector<VariantKind>> kinds;     // of each entry's variants
 };
 
 // Entries share weights by content, state by name, and kernels by code.

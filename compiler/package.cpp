@@ -15,8 +15,7 @@ formats::Weight weight_of(const std::string& name, const HostTensor& tensor) {
 
 }  // namespace
 
-CompiledModel package(Tables tables, std::vector<formats::Entry> entries, CodeImage image, const std::vector<std::string>& kernel_names,
-                      const Target& target, const std::string& producer) {
+CompiledModel package(Tables tables, std::vector<formats::Entry> entries, std::vector<PackedImage> images, const std::string& producer) {
   CompiledModel result;
   formats::Artifact& a = result.artifact;
   a.producer = producer;
@@ -38,20 +37,23 @@ CompiledModel package(Tables tables, std::vector<formats::Entry> entries, CodeIm
     a.weights.push_back(weight_of(t.name, t.initial));
     a.states.push_back(state);
   }
-  formats::Image code;
-  code.target = target.name;
-  code.machine = target.machine;
-  code.features = target.feature_bits;
-  code.bytes = std::move(image.bytes);
-  for (size_t i = 0; i < kernel_names.size(); ++i) {
-    formats::Kernel kernel;
-    kernel.name = kernel_names[i];
-    kernel.index = static_cast<uint32_t>(i);
-    kernel.size_bytes = i < image.kernel_sizes.size() ? image.kernel_sizes[i] : 0;
-    kernel.provenances = tables.kernel_provenances[i];
-    a.kernels.push_back(kernel);
+  for (PackedImage& packed : images) {
+    formats::Image code;
+    code.target = packed.target.name;
+    code.machine = packed.target.machine;
+    code.features = packed.target.feature_bits;
+    code.bytes = std::move(packed.image.bytes);
+    for (size_t i = 0; i < packed.kernel_names.size(); ++i) {
+      formats::Kernel kernel;
+      kernel.name = packed.kernel_names[i];
+      kernel.image = static_cast<uint32_t>(a.images.size());
+      kernel.index = static_cast<uint32_t>(i);
+      kernel.size_bytes = i < packed.image.kernel_sizes.size() ? packed.image.kernel_sizes[i] : 0;
+      kernel.provenances = tables.kernel_provenances[a.kernels.size()];
+      a.kernels.push_back(kernel);
+    }
+    a.images.push_back(std::move(code));
   }
-  a.images.push_back(std::move(code));
   a.entries = std::move(entries);
   return result;
 }

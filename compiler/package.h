@@ -11,7 +11,13 @@
 
 namespace nacre {
 
-CompiledModel package(Tables tables, std::vector<formats::Entry> entries, CodeImage image, const std::vector<std::string>& kernel_names,
-                      const Target& target, const std::string& producer);
+// The kernels of one target. Those of all images are numbered one after the other.
+struct PackedImage {
+  const Target& target;
+  CodeImage image;
+  std::vector<std::string> kernel_names;
+};
+
+CompiledModel package(Tables tables, std::vector<formats::Entry> entries, std::vector<PackedImage> images, const std::string& producer);
 
 }  // namespace nacre

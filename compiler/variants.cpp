@@ -91,8 +91,11 @@ class Racer {
 
 // What a measurement depends on: the code of both variants, and the shapes.
 std::string race_key(const formats::Artifact& artifact, uint32_t entry, size_t variant, size_t general, const std::vector<HostTensor>& inputs) {
-  std::string key = "race 1 " + artifact.images[0].target;
-  key.append(reinterpret_cast<const char*>(artifact.images[0].bytes.data()), artifact.images[0].bytes.size());
+  std::string key = "race 1";
+  for (const formats::Image& image : artifact.images) {
+    key += " " + image.target;
+    key.append(reinterpret_cast<const char*>(image.bytes.data()), image.bytes.size());
+  }
   const formats::Entry& e = artifact.entries[entry];
   for (const formats::Variant* v : {&e.variants[variant], &e.variants[general]})
     for (const formats::Command& c : v->commands) key += fmt::format(" {}:{}", c.target, fmt::join(c.operands, ","));

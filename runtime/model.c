@@ -160,6 +160,10 @@ static nacre_status read_entries(struct nacre_model* model, struct nacre_text* w
       struct nacre_image_view image;
       nacre_meta_image(model->container.meta, j, &image);
       nacre_text_add(why, "%s %s", j ? "," : "", image.target);
+      if (image.machine != NACRE_MACHINE || !(image.features & ~model->features)) continue;
+      nacre_text_string(why, " (which wants ");
+      nacre_words_features(image.features & ~model->features, why);
+      nacre_text_string(why, ")");
     }
     return NACRE_UNSUPPORTED_DEVICE;
   }

@@ -62,11 +62,11 @@ std::vector<std::string> check_variants(const Program& captured, const CompiledM
       lines.push_back("not checked: " + remote.missing);
       continue;
     }
-    const bool general = v == model.general[entry];
+    const VariantKind kind = model.kinds[entry][v];
     Case the_case;
     the_case.name = path;
     the_case.program = path;
-    if (!general) {
+    if (kind != VariantKind::general) {
       auto inputs = fit_samples(captured, model.narrowings[entry][v]);
       if (!inputs) {
         lines.push_back("not checked: no sizes were found that it takes");
@@ -87,8 +87,8 @@ std::vector<std::string> check_variants(const Program& captured, const CompiledM
     for (const formats::State& state : model.artifact.states)
       if (state.name == kRandomState) the_case.shape_only = true;
     complete(the_case, captured);
-    // The last row is for inputs in one storage, where these lie side by side: what they give apart.
-    if (v > model.general[entry]) place_together(the_case.sets[0]);
+    // Inputs in one storage, where they lie side by side: what they give apart.
+    if (kind == VariantKind::sharing) place_together(the_case.sets[0]);
     const std::vector<std::size_t>& channels_last = model.narrowings[entry][v].channels_last;
     if (!channels_last.empty()) place_channels_last(the_case.sets[0], channels_last);
     const Comparison result = check_sets(the_case, Stage::artifact, *runner);
@@ -96,7 +96,7 @@ std::vector<std::string> check_variants(const Program& captured, const CompiledM
       fail(ErrorKind::internal,
            "the artifact{} does not give PyTorch's result, so it was not written (--no-check writes "
            "it all the same): {}",
-           general ? "" : fmt::format("'s variant '{}'", variants[v].name), result.reason);
+           variants.size() == 1 ? "" : fmt::format("'s variant '{}'", variants[v].name), result.reason);
     lines.push_back(the_case.shape_only ? "random numbers: the shapes are as PyTorch's" : describe(result));
     if (!remote.command.empty()) lines.back() += " (under " + remote.command[0] + ")";
   }

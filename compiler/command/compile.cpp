@@ -269,7 +269,9 @@ Action add_compile(CLI::App& app) {
                    "vectors, the sample's sizes; default: none")
       ->type_name("BYTES");
   verb->add_option("--target", command->target,
-                   "native (default) or a name that `nacre targets` lists");
+                   "native (default) or a name that `nacre targets` lists; several, separated by commas, "
+                   "share program and weights")
+      ->type_name("TARGET,...");
   verb->add_option("--threads", command->threads, "kernels compiled at the same time; default: 2")
       ->check(CLI::Range(1, 1024));
   verb->add_option("--dump", command->dump,

@@ -313,6 +313,23 @@ def test_a_named_target_runs_here(bench):
     near(numpy.load(folder / "output_0.npy"), numpy.load(case / "set_0" / "output_0.npy"))
 
 
+def test_one_artifact_for_several_machines(bench):
+    case, folder = bench.case("resnet8"), bench.folder()
+    bench.works("compile", case / "model.pt2", "-o", folder / "a.nacre", "--target", "x86-64-v2,aarch64,x86-64-v4,x86-64-v3,rv64gc,aarch64")
+    held = json.loads(bench.works("inspect", folder / "a.nacre", "--json").out)
+    # Of each family, the first that fits is the most demanding.
+    assert [v["name"] for v in held["entries"][0]["variants"]] == [
+        f"general, {target}" for target in ("rv64gc", "aarch64", "x86-64-v4", "x86-64-v3", "x86-64-v2")], held["entries"][0]
+    names = [w["name"] for w in held["weights"]]
+    # Panels of 16 columns are those of AVX2 and NEON.
+    assert sum(name.startswith("stem.0.weight@taps16.") for name in names) == 1, names
+    if platform.machine() == "x86_64":
+        bench.works("run", folder / "a.nacre", "--inputs", case / "set_0", "--output-dir", folder)
+        near(numpy.load(folder / "output_0.npy"), numpy.load(case / "set_0" / "output_0.npy"))
+    bench.refuses("compile", case / "model.pt2", "-o", folder / "b.nacre", "--target", "x86-64-v3,abacus", says=("abacus", "rv64gcv"))
+    bench.refuses("compile", case / "model.pt2", "-o", folder / "b.nacre", "--target", ",", says=("no target",))
+
+
 def test_verify_reports_each_case(bench):
     good, folder = bench.case("floor"), bench.folder()
     wrong = folder / "wrong"

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nacre/nacre.hpp>
 
+#include "formats/features.h"
 #include "tests/unit/runtime/fixture.h"
 
 namespace nacre::test {
@@ -142,6 +143,11 @@ TEST(Model, SaysThatItHasNoCodeForThisProcessor) {
   EXPECT_EQ(f.message,
             "no variant of entry 'forward' runs on this processor; the artifact was compiled for "
             "test-target");
+  a.images[0].machine = NACRE_MACHINE;
+  a.images[0].features = uint64_t{1} << NACRE_FEATURE_arm_mve;  // of no processor that has an operating system
+  EXPECT_EQ(open_memory(fmt::artifact_bytes(a)).message,
+            "no variant of entry 'forward' runs on this processor; the artifact was compiled for "
+            "test-target (which wants MVE (Helium))");
 }
 
 TEST(Model, TakesTheLowerVariantWithoutTheFeature) {
