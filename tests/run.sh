@@ -119,6 +119,7 @@ targets() {
       count "size $family" 1 0 0 || count "size $family" 0 1 1
   done
   "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$NACRE_CACHE/cases" --jobs "$(nproc)" || count "export" 0 1 1
+  counted "targets, remote" "$NACRE_PYTHON" "$root/tests/command/remote.py" --tool "$NACRE_BUILD/bin/nacre" --case "$NACRE_CACHE/cases/ds_cnn"
   for target in aarch64 cortex-a78ae neoverse-v1 rv64gc rv64gcv; do
     nacre_say "models on $target"
     counted "targets, $target" "$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)" \
