@@ -53,15 +53,12 @@ static inline char nacre_dtype_kind(uint32_t dtype) {
 
 // The name as textual IR and messages spell it; "?" for a number that names no type.
 static inline const char* nacre_dtype_name(uint32_t dtype) {
-  switch (dtype) {
-#define X(number, id, name, torch, bytes, kind) \
-  case number:                                  \
-    return name;
-    NACRE_DTYPES(X)
+  static const char names[][5] = {"?",
+#define X(number, id, name, torch, bytes, kind) name,
+                                  NACRE_DTYPES(X)
 #undef X
-    default:
-      return "?";
-  }
+  };
+  return names[dtype < NACRE_DTYPE_COUNT ? dtype : 0];
 }
 
 #endif
