@@ -101,12 +101,14 @@ Tensor sign_of(const Tensor& pivots) {
 
 Shape batch_of(const Tensor& a, size_t own = 2) { return {a.shape().begin(), a.shape().end() - static_cast<std::ptrdiff_t>(own)}; }
 
-// LAPACK's: the number of the first pivot that is 0, or 0.
-Tensor singular_info(const Tensor& lu) {
-  Tensor zero = eq(diagonal(lu), 0);
-  Tensor first = argmax(cast(zero, NACRE_i64), -1) + 1;
-  return cast(where(any(zero, {zero.rank() - 1}), first, full_like(first, 0)), NACRE_i32);
+// LAPACK's info: the number, from 1 on, of the first that holds along the last dim, which may be empty; 0 if none does.
+Tensor first_that_holds(const Tensor& condition) {
+  Tensor first = argmax(pad_dim(cast(condition, NACRE_i64), -1, 0, 1, 0), -1) + 1;
+  return cast(where(any(condition, {-1}), first, full_like(first, 0)), NACRE_i32);
 }
+
+// The number of the first pivot that is 0, or 0.
+Tensor singular_info(const Tensor& lu) { return first_that_holds(eq(diagonal(lu), 0)); }
 
 Tensor one_based(const Tensor& pivots) { return cast(pivots + 1, NACRE_i32); }
 
@@ -269,9 +271,7 @@ Results cholesky(Call& c) {
   Tensor l = lower_factor(upper ? transposed(a) : a);
   Tensor y = cast(upper ? transposed(l) : l, c.output_dtype());
   if (c.outputs() == 1) return y;
-  Tensor bad = isnan(diagonal(l));
-  Tensor first = argmax(cast(bad, NACRE_i64), -1) + 1;
-  return {y, cast(where(any(bad, {bad.rank() - 1}), first, full_like(first, 0)), NACRE_i32)};
+  return {y, first_that_holds(isnan(diagonal(l)))};
 }
 
 // l l^T x = b.
