@@ -18,8 +18,10 @@ import os
 import sys
 from pathlib import Path
 
+import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.functions import FloorDiv
 
 FILE = "nacre_narrowed.json"
 TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -69,19 +71,29 @@ def export(*args, **kwargs):
     with recorded(conditions):
         program = torch.export.export(*args, **kwargs)
     program.narrowed = []
-    for env, condition, (file, line, function) in conditions:
+    by_line = {}
+    for env, condition, place in conditions:
         known = names(env)
-        if not condition.free_symbols or not condition.free_symbols <= set(known):
-            continue
-        text = str(condition.subs({s: type(s)(known[s], integer=True) for s in condition.free_symbols}))
-        for python, shown in (("Eq", "=="), ("Ne", "!=")):
-            if text.startswith(python + "(") and len(condition.args) == 2:
-                sides = [str(side.subs({s: type(s)(known[s], integer=True) for s in side.free_symbols})) for side in condition.args]
-                text = f" {shown} ".join(sides)
-        entry = {"condition": text, "file": file, "line": line, "function": function, "code": linecache.getline(file, line).strip()}
-        if entry not in program.narrowed:
-            program.narrowed.append(entry)
+        if condition.free_symbols and condition.free_symbols <= set(known):
+            told = by_line.setdefault(place, {})
+            told.setdefault(in_words(condition, known), condition)
+    for (file, line, function), told in by_line.items():
+        # PyTorch notes every step of its reasoning. What pins a dimension is told: not that it is unlike some number, and
+        # not what was divided on the way, unless the line has nothing plainer.
+        plain = [text for text, condition in told.items() if not condition.has(FloorDiv) and not isinstance(condition, sympy.Ne)]
+        for text in plain or [text for text, condition in told.items() if isinstance(condition, sympy.Eq)][:1]:
+            program.narrowed.append({"condition": text, "file": file, "line": line, "function": function,
+                                     "code": linecache.getline(file, line).strip()})
     return program
+
+
+def in_words(condition, known):
+    """As Python writes it, with the names of sizes for symbols."""
+    def named(expression):
+        return str(expression.subs({s: type(s)(known[s], integer=True) for s in expression.free_symbols}))
+    if isinstance(condition, (sympy.Eq, sympy.Ne)):
+        return f" {'==' if isinstance(condition, sympy.Eq) else '!='} ".join(map(named, condition.args))
+    return named(condition)
 
 
 def save(program, path, **kwargs):
