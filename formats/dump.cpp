@@ -80,7 +80,8 @@ void dump_variant(const Dump& dump, uint32_t entry, uint32_t number, Lines& out)
                  ? ""
                  : "  " + v.slot_tensors[i].name + ": " + tensor_words(words, v.slot_tensors[i]));
   }
-  out.line(4, "arena {} bytes{}", size_words(words, v.arena_size),
+  constexpr size_t kFormula = 2000;  // what memory is needed is told in symbols as long as a person may read it
+  out.line(4, "arena {} bytes{}", size_words(words, v.arena_size, kFormula),
            v.arena_bound ? fmt::format(", at most {}", v.arena_bound) : "");
   for (std::size_t i = 0; i < v.commands.size(); ++i) dump_command(a, words, v.commands[i], i, out);
 }

@@ -38,12 +38,13 @@ static std::string grown(Write write) {
   }
 }
 
-std::string size_words(const nacre_words& words, Size size) {
-  char buffer[64];
+std::string size_words(const nacre_words& words, Size size, size_t limit) {
+  std::string buffer(limit + 1, '\0');
   nacre_text text;
-  nacre_text_start(&text, buffer, sizeof buffer);
+  nacre_text_start(&text, buffer.data(), buffer.size());
   nacre_words_size(&words, size.raw, &text);
-  if (text.length + 1 == sizeof buffer) return fmt::format("n{}", size.node_number());
+  if (text.length == limit) return fmt::format("n{}", size.node_number());
+  buffer.resize(text.length);
   return buffer;
 }
 

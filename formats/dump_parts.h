@@ -19,7 +19,7 @@ struct Dump {
 
 std::string command_name(nacre_command_kind kind);
 std::string slot_name(const Slot& slot);                      // "input 0", "arena"
-std::string size_words(const nacre_words& words, Size size);  // n12 where the words are long
+std::string size_words(const nacre_words& words, Size size, size_t limit = 63);  // n12 where the words are longer
 // One step of an expression list, operands by number: "max(n3, 8)".
 std::string node_words(const Artifact& artifact, uint32_t entry, uint32_t variant, uint32_t number);
 std::string guard_words(const nacre_words& words, const Guard& guard);  // with the input's name
