@@ -1,8 +1,10 @@
 """PyTorch's own operator database through nacre: every operator on the arguments that PyTorch tests it with.
 
-    python run.py --tool build/bin/nacre --out DIR [--all] [--only NAME,NAME] [--stage artifact] [--jobs 2] [--list]
+    python run.py --tool build/bin/nacre --out DIR [--all] [--samples 3] [--dtypes float32,int64] [--seed 1] [--only NAME,NAME]
+                  [--stage artifact] [--jobs 2] [--list]
 
-The fixed sample is one case an operator, the dtypes in turn. --all is three cases an operator and dtype. Each case is a
+The fixed sample is one case an operator, the dtypes in turn. --all is every dtype (of --dtypes), --samples cases of each. Another
+seed is other values, other dtypes in turn, and other ones of the arguments that PyTorch has for the operator. Each case is a
 program whose sample inputs `nacre verify` runs and compares with PyTorch. Programs that an equal version of this script and of
 PyTorch wrote are left as they are. What is known to fail stands in known.py with its reason; it may fail, and it is told when
 it passes.
@@ -25,8 +27,8 @@ import known
 
 warnings.filterwarnings("ignore")
 
-DTYPES = ["float32", "int64", "bool", "float16", "bfloat16", "int32", "float64", "uint8"]
-SAMPLES = 3
+DTYPES = ["float32", "int64", "bool", "float16", "bfloat16", "int32", "float64", "uint8", "int16", "int8"]
+LOOKED_AT = 48  # of an operator's samples, of which there may be thousands
 AT_A_TIME = 100  # programs in one call of nacre verify
 
 
@@ -59,34 +61,35 @@ class Call(torch.nn.Module):
 
 
 def jobs(options):
-    """(operator, dtype, how many samples)."""
+    """(operator, dtype, how many samples, seed, folder)."""
     for number, (name, op) in enumerate(operators()):
         if options.only and name not in options.only.split(","):
             continue
         supported = op.supported_dtypes("cpu")
-        dtypes = [d for d in DTYPES if getattr(torch, d) in supported]
+        dtypes = [d for d in options.dtypes.split(",") if getattr(torch, d) in supported]
         if not options.all and dtypes:
-            dtypes = [dtypes[number % len(dtypes)]]
+            dtypes = [dtypes[(number + options.seed) % len(dtypes)]]
         for dtype in dtypes:
-            yield name, dtype, SAMPLES if options.all else 1, options.out
+            yield name, dtype, options.samples if options.all else 1, options.seed, options.out
 
 
 def write(job):
-    """Exports the samples of an operator; returns their names and what could not be exported."""
-    name, dtype, samples, out = job
+    """Exports samples of an operator, from all over its list; returns their names and what could not be exported."""
+    name, dtype, count, seed, out = job
     torch.set_num_threads(1)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     op = dict(operators())[name]
     written, refused = [], []
-    inputs = itertools.islice(op.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False), 4 * samples)
-    for index, sample in enumerate(list(inputs)[1::4] or list(op.sample_inputs("cpu", getattr(torch, dtype)))[:1]):
+    samples = list(itertools.islice(op.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False), LOOKED_AT))
+    step = max(1, len(samples) // count)
+    for index in range(seed % step, len(samples), step)[:count]:
         case = f"{name}-{dtype}-{index}"
         file = out / f"{case}.pt2"
         written.append(case)
         if file.exists():
             continue
         try:
-            module = Call(op.op, sample)
+            module = Call(op.op, samples[index])
             tensors, module.tensors = module.tensors, None
             with torch.no_grad():
                 program = torch.export.export(module.eval(), tensors, strict=False)
@@ -130,13 +133,16 @@ def main():
     parser.add_argument("--tool", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--samples", type=int, default=3, help="with --all: cases of each operator and dtype")
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="operators, separated by commas")
     parser.add_argument("--stage", default="artifact")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--list", action="store_true", help="name every case, also those that pass")
     options = parser.parse_args()
     version = hashlib.sha256(torch.__version__.encode() + Path(__file__).read_bytes()).hexdigest()[:12]
-    options.out = options.out / version
+    options.out = options.out / f"{version}-{options.seed}"
     options.out.mkdir(parents=True, exist_ok=True)
     cases = export(options)
     passed = failed = expected = 0
