@@ -1,5 +1,7 @@
 #include "compiler/codegen/contraction.h"
 
+#include <algorithm>
+
 #include "compiler/codegen/cpp.h"
 #include "compiler/codegen/nest.h"
 #include "compiler/loops/address.h"
@@ -36,6 +38,26 @@ Expr gemm_ab_scratch(const Target& target, const Expr& n, const Expr& k) {
   return 4 * max(one, min(all, block_floats + one));
 }
 
+// Rows of the image that are copied side by side for a band of the result, as planar_band() of the kernel library chooses them.
+Expr planar_scratch(const Target& target, const std::vector<Expr>& sizes, int64_t copied_rows) {
+  std::vector<int64_t> n;
+  for (const Expr& e : sizes)
+    if (const auto value = e.constant()) n.push_back(*value);
+  const Expr &ic = sizes[0], &kh = sizes[1], &kw = sizes[2], &stride_w = sizes[4], &dilation_h = sizes[5], &dilation_w = sizes[6], &ow = sizes[8];
+  const Expr row = ((ow - 1) * stride_w + (kw - 1) * dilation_w + 1) * ic;
+  if (n.size() != sizes.size()) return 4 * (max(Expr(target.l2_bytes / 32), row * ((kh - 1) * dilation_h + 1)) + 48);
+  const int64_t length = *row.constant(), reach = (n[1] - 1) * n[5], stride = n[3], height = n[7];
+  const int64_t rows = target.l2_bytes / 32 / std::max<int64_t>(1, length);
+  int64_t band = std::max<int64_t>(1, std::min<int64_t>(16, (rows - reach - 1) / std::max<int64_t>(1, stride) + 1));
+  for (int64_t even = std::min(band, height); 2 * even > band; --even)
+    if (height % even == 0) {
+      band = even;
+      break;
+    }
+  if (copied_rows > 0) band = copied_rows;
+  return 4 * ((length * ((band - 1) * stride + reach + 1) + 15) / 16 * 16 + 16);
+}
+
 struct Emitter {
   inline static const Nest none{};  // the epilogue of a contraction that writes its results itself
   KernelContext& k;
@@ -55,6 +77,7 @@ struct Emitter {
   Strided view(size_t operand, const std::vector<LoopVar>& all, const std::vector<std::string>& along) const {
     auto found = strided(k.program, c.operands[operand], all, along);
     check(found.has_value(), "operand {} of {} is not affine", operand, k.group.name);
+    found->base = simplify(found->base - k.start(c.operands[operand].buffer), facts);
     return *found;
   }
 
@@ -186,10 +209,14 @@ void Emitter::conv(bool transposed) {
       k.out.line("depthwise(Depthwise{{{}}}, {}, {}, thread, threads,", fields, in, weights);
       break;
     case ContractionForm::planar: {
-      const Expr row = ((extent(kept, 2, 1) - 1) * dim(c.stride, 1, 1) + (extent(ws, 2, 1) - 1) * dim(c.dilation, 1, 1) + 1) * ic;
-      const Expr band = row * ((extent(ws, 2, 0) - 1) * dim(c.dilation, 0, 1) + 1);
-      k.kernel.scratch_bytes = simplify(4 * (max(Expr(k.target.l2_bytes / 32), band) + 48), facts);
-      k.out.line("conv_planar<{}>(Conv{{{}}}, {}, {}, {}, scratch, thread, threads,", c.panel_vectors, fields, text(x.strides[1]), in, weights);
+      std::vector<Expr> sizes{ic,
+                              extent(ws, 2, 0), extent(ws, 2, 1), dim(c.stride, 0, 1), dim(c.stride, 1, 1), dim(c.dilation, 0, 1), dim(c.dilation, 1, 1),
+                              extent(kept, 2, 0), extent(kept, 2, 1)};
+      for (Expr& e : sizes) e = simplify(e, facts);
+      const Expr bytes = planar_scratch(k.target, sizes, c.copied_rows);
+      if (c.copied_rows > 0) sizes.push_back(c.copied_rows);
+      needs_scratch(bytes, "conv_planar_scratch", sizes);
+      k.out.line("conv_planar<{}, {}>(Conv{{{}}}, {}, {}, {}, scratch, thread, threads,", c.panel_vectors, c.copied_rows, fields, text(x.strides[1]), in, weights);
       break;
     }
     default: {
@@ -284,7 +311,7 @@ void Emitter::recurrent() {
 }  // namespace
 
 bool epilogue_fits(const LoopProgram& program, const Group& group, const Target& target) {
-  KernelContext context{program, group, target, {}, {}, {}};
+  KernelContext context{program, group, target, {}, {}, {}, {}};
   const Nest& nest = group.nests[0];
   const bool conv = group.contraction->kind == ContractionKind::conv || group.contraction->kind == ContractionKind::conv_transpose;
   const std::string vector = conv ? nest.loops[1].name : nest.loops.back().name;

@@ -7,6 +7,7 @@
 #include "compiler/codegen/nest.h"
 #include "compiler/codegen/rows.h"
 #include "compiler/loops/address.h"
+#include "compiler/loops/code.h"
 #include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 
@@ -40,6 +41,7 @@ std::string KernelContext::pointer(BufferId id) {
   check(program[id].kind != BufferKind::local, "local buffer {} has no place", program[id].name);
   const std::string name = "data" + std::to_string(kernel.buffers.size());
   kernel.buffers.push_back(id);
+  kernel.starts.push_back(start(id));
   return pointers[id] = name;
 }
 
@@ -90,6 +92,41 @@ void count_work(KernelContext& k) {
   k.kernel.bytes = simplify(bytes, k.program.symbols);
 }
 
+// What every access of the group to a buffer adds to the address.
+std::map<BufferId, int64_t> starts_of(const LoopProgram& program, const Group& group) {
+  std::map<BufferId, int64_t> starts;
+  if (group.rows) return starts;
+  const auto access = [&](BufferId id, const std::vector<Expr>& at, const Facts& facts) {
+    if (id < 0 || program[id].kind == BufferKind::local) return;
+    const Expr where = address(program[id], at, facts);
+    std::map<std::string, Expr> zero;
+    for (const std::string& name : where.symbols()) zero.emplace(name, Expr(0));
+    const int64_t start = std::max<int64_t>(0, where.substitute(zero).constant().value_or(0));
+    const auto [known, added] = starts.try_emplace(id, start);
+    known->second = std::min(known->second, start);
+  };
+  for (const Nest& nest : group.nests) {
+    const Facts facts = facts_in(program, group, nest);
+    for (const Scalar& s : nest.code)
+      if (s.op == ScalarOp::load) access(s.buffer, s.at, facts);
+    for (const Store& s : nest.stores) access(s.buffer, s.at, facts);
+  }
+  if (group.contraction) {
+    const Contraction& c = *group.contraction;
+    for (size_t i = 0; i < c.operands.size(); ++i) {
+      Facts facts = program.symbols;
+      add_loop_facts(facts, i < c.operand_loops.size() ? c.operand_loops[i] : c.loops);
+      access(c.operands[i].buffer, c.operands[i].at, facts);
+    }
+    for (BufferId id : c.results) starts[id] = 0;
+  }
+  std::erase_if(starts, [&](const auto& found) {
+    const auto elements = simplify(elements_of(program[found.first]), program.symbols).constant();
+    return found.second == 0 || !elements || found.second >= *elements;
+  });
+  return starts;
+}
+
 std::string comment_of(const KernelContext& k) {
   std::string text = "// " + k.group.name + "\n";
   for (const Provenance& p : k.kernel.where) {
@@ -111,7 +148,7 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
 }
 
 KernelSource emit_kernel(const LoopProgram& program, const Group& group, const Target& target, const SymbolNodes& nodes) {
-  KernelContext k{program, group, target, {}, {}, {}};
+  KernelContext k{program, group, target, {}, {}, {}, starts_of(program, group)};
   k.kernel.name = group.name;
   if (group.contraction) k.provenance(group.contraction->where);
   for (const Nest& nest : group.nests)

@@ -16,6 +16,7 @@ struct KernelSource {
   std::string comment;            // where it came from: operators and Python lines
   std::string body;               // from the opening brace on; equal bodies are one kernel
   std::vector<BufferId> buffers;  // in the order of nacre_kernel_args::buffers
+  std::vector<int64_t> starts;    // of each, or none: the element that its pointer points to
   Expr scratch_bytes = 0;         // of each thread
   Expr flops = 0, bytes = 0;      // of one call, for profiles
   bool serial = false;            // one thread only

@@ -145,6 +145,13 @@ void NestEmitter::drop_unit_loops() {
     for (Expr& e : s.at) e = e.substitute(zero);
 }
 
+// From where the buffer's pointer points to.
+Expr NestEmitter::address_of(BufferId buffer, const std::vector<Expr>& at) const {
+  const Expr whole = address(context_.program[buffer], at, facts_);
+  const int64_t start = context_.start(buffer);
+  return start == 0 ? whole : simplify(whole - start, facts_);
+}
+
 // Addresses, and what each scalar changes with.
 void NestEmitter::analyse() {
   address_.assign(nest_.code.size(), Expr(0));
@@ -160,7 +167,7 @@ void NestEmitter::analyse() {
     };
     for (int other : s.operands) mine.insert(depends_[static_cast<size_t>(other)].begin(), depends_[static_cast<size_t>(other)].end());
     if (s.op == ScalarOp::load) {
-      address_[i] = address(context_.program[s.buffer], s.at, facts_);
+      address_[i] = address_of(s.buffer, s.at);
       add_expr(address_[i]);
       std::vector<Expr> when;
       for (const Expr& e : s.when) {
@@ -181,7 +188,7 @@ void NestEmitter::analyse() {
       for (const LoopVar& loop : reduced_) mine.erase(loop.name);
     if (s.op == ScalarOp::scan) mine.insert(loops_.back().name);
   }
-  for (const Store& s : nest_.stores) store_address_.push_back(address(context_.program[s.buffer], s.at, facts_));
+  for (const Store& s : nest_.stores) store_address_.push_back(address_of(s.buffer, s.at));
 }
 
 Expr NestEmitter::points() const {

@@ -33,6 +33,7 @@ class NestEmitter {
 
  private:
   void analyse();
+  Expr address_of(BufferId buffer, const std::vector<Expr>& at) const;
   void depend_on_result(const std::string& vector);
   void drop_unit_loops();
   void order_loops();

@@ -116,11 +116,13 @@ class VariantBuilder {
     return from == kUnbounded || most == kUnbounded || __builtin_add_overflow(from, most, &sum) ? kUnbounded : sum;
   }
 
-  uint32_t slot(BufferId id) {
-    if (auto found = slots_.find(id); found != slots_.end()) return found->second;
+  // The buffer from its element `start` on.
+  uint32_t slot(BufferId id, int64_t start = 0) {
+    if (auto found = slots_.find({id, start}); found != slots_.end()) return found->second;
     const Buffer& b = program_[id];
     formats::Slot s;
-    s.size = nodes_.add(simplify(capacity_bytes(b, later_, program_.symbols), program_.symbols));
+    const int64_t skipped = start * static_cast<int64_t>(nacre_dtype_size_bytes(b.dtype));
+    s.size = nodes_.add(simplify(capacity_bytes(b, later_, program_.symbols) - skipped, program_.symbols));
     auto data = [&]() -> const HostTensor& {
       auto found = source_.weights.find(b.target);
       check(found != source_.weights.end(), "no data for weight {}", b.target);
@@ -134,11 +136,13 @@ class VariantBuilder {
       case BufferKind::temporary: s.kind = NACRE_SLOT_ARENA; s.offset = place_[static_cast<size_t>(id)]; break;
       case BufferKind::local: fail(ErrorKind::internal, "local buffer {} outside its group", b.name);
     }
+    if (skipped > 0)
+      s.offset = s.offset.is_constant() ? Size::constant(s.offset.raw + skipped) : nodes_.add(NACRE_EXPR_add, s.offset, Size::constant(skipped));
     formats::Tensor t = tensor(b.name, b.dtype, b.shape, program_.symbols, nodes_);
     for (int d : b.order) t.layout.push_back(static_cast<uint8_t>(d));
     variant_.slot_tensors.push_back(t);
     variant_.slots.push_back(s);
-    return slots_[id] = static_cast<uint32_t>(variant_.slots.size()) - 1;
+    return slots_[{id, start}] = static_cast<uint32_t>(variant_.slots.size()) - 1;
   }
 
   uint32_t symbol_number(const std::string& name) const {
@@ -259,7 +263,7 @@ class VariantBuilder {
       if (kernel.team) c.flags |= NACRE_COMMAND_TEAM;
       c.threads = kernel.serial ? 1 : 0;
       c.target = kernel_of[g];
-      for (BufferId id : kernel.buffers) c.operands.push_back(slot(id));
+      for (size_t i = 0; i < kernel.buffers.size(); ++i) c.operands.push_back(slot(kernel.buffers[i], i < kernel.starts.size() ? kernel.starts[i] : 0));
       for (const Provenance& p : kernel.where) c.provenances.push_back(t_.provenance(p));
       if (t_.kernel_provenances[c.target].empty()) t_.kernel_provenances[c.target] = c.provenances;
       const Expr scratch_bytes = capacity(kernel.scratch_bytes, later_, program_.symbols);
@@ -295,7 +299,7 @@ class VariantBuilder {
   std::vector<Size> place_;
   std::map<Expr, Expr> maxima_;          // a maximum -> its symbol
   std::map<std::string, Expr> meaning_;  // and back
-  std::map<BufferId, uint32_t> slots_;
+  std::map<std::pair<BufferId, int64_t>, uint32_t> slots_;  // by buffer and first element
   std::string arena_text_;
   const std::set<std::string> later_;  // symbols that get their values during the run
   std::vector<Open> open_;

@@ -46,6 +46,14 @@ struct KernelContext {
   KernelSource kernel;
   Writer out;
   std::map<BufferId, std::string> pointers;
+  // The first element of a buffer that the group touches, if that is known: the pointer of a kernel points there. So groups that
+  // do the same to different rows of a buffer, such as the parts of a concatenation or of a slice, share a kernel.
+  std::map<BufferId, int64_t> starts;
+
+  int64_t start(BufferId buffer) const {
+    const auto found = starts.find(buffer);
+    return found == starts.end() ? 0 : found->second;
+  }
 
   // The C++ name of the buffer's pointer; the first use makes it an argument of the kernel (a local buffer gets scratch).
   std::string pointer(BufferId buffer);

@@ -12,6 +12,8 @@
 //   conv_planar<NV>(Conv{...}, i64 sc, in, weights, scratch, thread, threads, epilogue)
 //     the same for an input whose channels lie apart (element at n * sn + c * sc + y * sh + x * sw): first layers, few
 //     channels. groups must be 1. scratch: conv_planar_scratch(ic, kh, kw, stride_h, stride_w, dilation_h, dilation_w, oh, ow)
+//   conv_planar<NV, Band>: Band rows of the result at a time (0: as many as fit in a part of L2), with that much less scratch:
+//     conv_planar_scratch(..., Band)
 //
 //   conv_transposed<NV>(Conv{...}, in, weights, scratch, thread, threads, epilogue)
 //     out(n, y, x, o) = sum of in(n, (y + pad - ky) / stride, ..., c) * w(c, o, ky, kx) where the division has no rest.
@@ -95,6 +97,20 @@ inline constexpr bool single_image = false;
 template <class... Sizes>
 inline constexpr bool single_image<Conv<C<1>, Sizes...>> = true;
 
+// Whether a padding of 0 before the image means that no tap leaves it behind, either: of an image cut into bands, the last one
+// ends with the padding.
+template <class Size, class Count, class Stride, class Taps, class Dilation>
+NACRE_INLINE constexpr bool covers(Size size, Count count, Stride stride, Taps taps, Dilation dilation) {
+  if constexpr (all_constant<Size, Count, Stride, Taps, Dilation>) {
+    return (count - 1) * stride + (taps - 1) * dilation < size;
+  } else {
+    return true;
+  }
+}
+template <class S>
+inline constexpr bool ends_inside = covers(decltype(S::h){}, decltype(S::oh){}, decltype(S::stride_h){}, decltype(S::kh){}, decltype(S::dilation_h){}) &&
+                                    covers(decltype(S::w){}, decltype(S::ow){}, decltype(S::stride_w){}, decltype(S::kw){}, decltype(S::dilation_w){});
+
 template <class S>
 NACRE_INLINE Pixel pixel_at(const S& s, i64 index) {
   const i64 row = index / s.ow;
@@ -138,7 +154,7 @@ template <int R, int NV, class S, class Pixels>
 NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const float* in, const float* zeros,
                             const float* b, i64 first, Ahead& ahead) {
   constexpr int NR = NV * VL;
-  constexpr bool kNoPadding = constant_zero<decltype(s.pad_h)> && constant_zero<decltype(s.pad_w)>;
+  constexpr bool kNoPadding = constant_zero<decltype(s.pad_h)> && constant_zero<decltype(s.pad_w)> && ends_inside<S>;
   const i64 reach_y = (s.kh - 1) * s.dilation_h, reach_x = (s.kw - 1) * s.dilation_w;
   i64 y0[R], x0[R];
   const float* base[R];
@@ -255,8 +271,8 @@ NACRE_INLINE constexpr i64 planar_band(i64 ic, i64 kh, i64 kw, i64 stride_h, i64
   return most;
 }
 NACRE_INLINE constexpr i64 conv_planar_scratch(i64 ic, i64 kh, i64 kw, i64 stride_h, i64 stride_w, i64 dilation_h,
-                                               i64 dilation_w, i64 oh, i64 ow) {
-  const i64 band = planar_band(ic, kh, kw, stride_h, stride_w, dilation_h, dilation_w, oh, ow);
+                                               i64 dilation_w, i64 oh, i64 ow, i64 rows = 0) {
+  const i64 band = rows > 0 ? rows : planar_band(ic, kh, kw, stride_h, stride_w, dilation_h, dilation_w, oh, ow);
   return round_up(((ow - 1) * stride_w + (kw - 1) * dilation_w + 1) * ic *
                       ((band - 1) * stride_h + (kh - 1) * dilation_h + 1),
                   16) +
@@ -266,12 +282,12 @@ NACRE_INLINE constexpr i64 conv_planar_scratch(i64 ic, i64 kh, i64 kw, i64 strid
 namespace detail {
 
 // The height of all bands, if it is one and known; else 0.
-template <class B, class H, class W, class IC, class OC, class G, class KH, class KW, class StrideH, class StrideW,
+template <i64 Rows, class B, class H, class W, class IC, class OC, class G, class KH, class KW, class StrideH, class StrideW,
           class PadH, class PadW, class DilationH, class DilationW, class OH, class OW, class... Rest>
 NACRE_INLINE constexpr auto whole_bands(const Conv<B, H, W, IC, OC, G, KH, KW, StrideH, StrideW, PadH, PadW, DilationH,
                                                    DilationW, OH, OW, Rest...>&) {
   if constexpr (all_constant<IC, KH, KW, StrideH, StrideW, DilationH, DilationW, OH, OW>) {
-    constexpr i64 band = planar_band(IC::value, KH::value, KW::value, StrideH::value, StrideW::value, DilationH::value,
+    constexpr i64 band = Rows > 0 ? Rows : planar_band(IC::value, KH::value, KW::value, StrideH::value, StrideW::value, DilationH::value,
                                      DilationW::value, OH::value, OW::value);
     return C<OH::value % band == 0 ? band : 0>{};
   } else {
@@ -281,10 +297,10 @@ NACRE_INLINE constexpr auto whole_bands(const Conv<B, H, W, IC, OC, G, KH, KW, S
 
 }  // namespace detail
 
-template <int NV, class S, class Epilogue>
+template <int NV, i64 Rows = 0, class S, class Epilogue>
 NACRE_INLINE void conv_planar(const S& s, i64 sc, const float* __restrict in, const float* __restrict weights,
                               float* __restrict scratch, int thread, int threads, Epilogue epilogue) {
-  const i64 band = planar_band(s.ic, s.kh, s.kw, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.oh, s.ow);
+  const i64 band = Rows > 0 ? Rows : planar_band(s.ic, s.kh, s.kw, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.oh, s.ow);
   const auto width = detail::reach(s.ow, s.stride_w, s.kw, s.dilation_w);
   const auto pitch = detail::times(width, s.ic);
   const i64 bands = ceil_div(s.oh, band);
@@ -332,7 +348,7 @@ NACRE_INLINE void conv_planar(const S& s, i64 sc, const float* __restrict in, co
                               [&](i64, i64 y, i64 x, i64 c, vf value, int lanes)
                                   NACRE_LAMBDA { epilogue(n, y_begin + y, x, c, value, lanes); });
     };
-    using Whole = decltype(detail::whole_bands(s));
+    using Whole = decltype(detail::whole_bands<Rows>(s));
     if constexpr (Whole::value > 0) {
       run(Whole{});
     } else {
