@@ -16,14 +16,18 @@
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/layout/choose.h"
+#include "compiler/loops/address.h"
 #include "compiler/loops/lower.h"
+#include "compiler/loops/regions.h"
 #include "compiler/loops/text.h"
 #include "compiler/loops/verify.h"
-#include "compiler/memory/plan.h"
+#include "compiler/memory/fit.h"
+#include "compiler/memory/in_place.h"
 #include "compiler/package.h"
 #include "compiler/run.h"
 #include "compiler/support/error.h"
 #include "compiler/support/hash.h"
+#include "compiler/support/print.h"
 #include "compiler/support/target.h"
 #include "compiler/toolchain/toolchain.h"
 #include "compiler/variants.h"
@@ -69,6 +73,7 @@ struct Form {
   const Target* target = nullptr;
   std::vector<KernelSource> kernels = {};  // of the groups
   std::vector<uint32_t> kernel_of = {};    // their numbers
+  MemoryPlan plan = {};
 };
 
 struct EntryForms {
@@ -123,15 +128,45 @@ void pack_weights(const LaidOut& laid_out, std::map<std::string, HostTensor>& we
   for (size_t i = 0; i < keys.size(); ++i) weights[laid_out.packed[i].name] = done.at(keys[i]);
 }
 
-// Fused loops -> laid out, with packed weights and the text of kernels.
+std::vector<KernelSource> emit_kernels(const LoopProgram& program, const Target& target, const SymbolNodes& nodes) {
+  std::vector<KernelSource> kernels;
+  for (const Group& group : program.groups) kernels.push_back(group.control ? KernelSource{} : emit_kernel(program, group, target, nodes));
+  return kernels;
+}
+
+// Into the limit of memory, or Error{user}.
+void fit(Form& form, const CompileOptions& options) {
+  report(options, "fit memory");
+  FitOptions wanted;
+  wanted.limit_bytes = *options.memory_limit;
+  wanted.most_bands = options.most_bands;
+  Fitted fitted = fit_memory(form.program, wanted, kernel_costs(*form.target));
+  form.plan = plan_memory(fitted.program, true);
+  const int64_t needs = fitted.needs.total();
+  if (wanted.limit_bytes > 0 && needs > wanted.limit_bytes) {
+    const std::string what = fmt::format("variant '{}' for {}", form.name, form.target->name);
+    if (needs == kUnbounded) fail(ErrorKind::user, "{} has no upper limit of memory, and cannot be held to {} bytes", what, grouped(wanted.limit_bytes));
+    fail(ErrorKind::user, "{} needs {} bytes of memory ({} of arena and {} of scratch), {} more than the limit of {}; {}", what, grouped(needs),
+         grouped(fitted.needs.arena_bytes), grouped(fitted.needs.scratch_bytes), grouped(needs - wanted.limit_bytes), grouped(wanted.limit_bytes),
+         blame(fitted.program, form.plan));
+  }
+  form.program = std::move(fitted.program);
+}
+
+// Fused loops -> laid out, with packed weights, places in memory and the text of kernels.
 void finish_form(Form& form, const EntryTables& entry, PackedWeights& packed, const CompileOptions& options) {
   LaidOut laid_out = choose_layout(std::move(form.program), *form.target);
   pack_weights(laid_out, form.weights, packed, options);
   form.program = std::move(laid_out.program);
-  dump(options, "5-layout", form.label, ".loops", [&] { return print(form.program); });
   const SymbolNodes nodes = symbol_nodes(entry, form.shared);
-  for (const Group& group : form.program.groups)
-    form.kernels.push_back(group.control ? KernelSource{} : emit_kernel(form.program, group, *form.target, nodes));
+  if (options.memory_limit) {
+    fit(form, options);
+  } else {
+    form.program = write_in_place(std::move(form.program));
+    form.plan = plan_memory(form.program);
+  }
+  dump(options, "5-layout", form.label, ".loops", [&] { return print(form.program); });
+  form.kernels = emit_kernels(form.program, *form.target, nodes);
 }
 
 // Forms -> an artifact. Puts the forms in the order of the guard table: one that takes some of another's shapes comes before it,
@@ -178,9 +213,8 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const st
     for (const Form& form : entry.forms) {
       kinds.back().push_back(form.kind);
       narrowings.back().push_back(form.narrowing);
-      const MemoryPlan plan = plan_memory(form.program);
       const std::string name = targets.size() == 1 ? form.name : form.name + ", " + form.target->name;
-      MadeVariant variant = make_variant({name, form.program, form.kernels, form.kernel_of, form.weights, form.shared}, plan, entry.graph, common,
+      MadeVariant variant = make_variant({name, form.program, form.kernels, form.kernel_of, form.weights, form.shared}, form.plan, entry.graph, common,
                                          tables, form.target->feature_bits);
       common.entry.variants.push_back(std::move(variant.variant));
       arena_texts.back().push_back(std::move(variant.arena_text));
@@ -339,6 +373,21 @@ LoopProgram to_fused(LoopProgram lowered) {
   return fused;
 }
 
+CostOf kernel_costs(const Target& target) {
+  return [&target](const LoopProgram& program) {
+    const std::set<std::string> bound = bound_symbols(program);
+    std::vector<GroupCost> costs;
+    for (const Group& group : program.groups) {
+      costs.emplace_back();
+      if (group.control) continue;
+      const KernelSource kernel = emit_kernel(program, group, target);
+      costs.back().scratch_bytes = interval(capacity(kernel.scratch_bytes, bound, program.symbols), program.symbols).max;
+      costs.back().flops = static_cast<double>(typical(kernel.flops, program.symbols));
+    }
+    return costs;
+  };
+}
+
 LoopProgram to_loops(const Graph& primitive) { return to_fused(to_lowered(primitive)); }
 
 Program fold(Program primitive, const CompileOptions& options, const std::string& prefix) {
@@ -357,6 +406,7 @@ std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<s
   CompileOptions quiet = options;
   quiet.dump = nullptr;
   quiet.progress = nullptr;
+  quiet.memory_limit.reset();
   // One level for all hosts that have it, so that constants do not depend on the machine.
   const Target* target = host_target();
   if (!target) fail(ErrorKind::environment, "this machine runs none of the targets, and constants are computed on it");
@@ -378,7 +428,9 @@ std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<s
   return std::move(call.outputs);
 }
 
-CompiledModel compile(std::vector<Method> methods, const CompileOptions& options) {
+namespace {
+
+CompiledModel compile_once(const std::vector<Method>& methods, const CompileOptions& options) {
   const std::vector<const Target*> targets = find_targets(options.target);
   Tables tables;
   PackedWeights packed;
@@ -390,6 +442,58 @@ CompiledModel compile(std::vector<Method> methods, const CompileOptions& options
   CompiledModel model = assemble(entries, tables, targets, options);
   if (options.code_budget && keep_what_pays(methods, entries, model, options)) model = assemble(entries, tables, targets, options);
   return model;
+}
+
+// By how much the artifact is larger than the limit, and what takes the most; empty if it is not.
+std::string over_flash_limit(const formats::Artifact& artifact, int64_t limit) {
+  const formats::ArtifactSizes sizes = formats::write_artifact(artifact, [](std::span<const uint8_t>) {});
+  const auto total = static_cast<int64_t>(sizes.code + sizes.data + sizes.meta);
+  if (total <= limit) return {};
+  struct Part {
+    uint64_t bytes;
+    std::string what;
+  };
+  std::vector<Part> parts;
+  for (const formats::Kernel& kernel : artifact.kernels) {
+    std::string where;
+    if (!kernel.provenances.empty()) {
+      const formats::Provenance& p = artifact.provenances.at(kernel.provenances[0]);
+      where = p.file.empty() ? " of " + p.op : fmt::format(" of {} ({}:{})", p.op, p.file, p.line);
+    }
+    parts.push_back({kernel.size_bytes, "code of " + kernel.name + where});
+  }
+  for (const formats::Weight& weight : artifact.weights) parts.push_back({weight.bytes.size(), "weight " + weight.name});
+  std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
+  std::string text = fmt::format("code ({} bytes), weights ({}) and tables ({}) take {} bytes together, {} more than the limit of {}; the largest are:",
+                                 grouped(static_cast<int64_t>(sizes.code)), grouped(static_cast<int64_t>(sizes.data)), grouped(static_cast<int64_t>(sizes.meta)),
+                                 grouped(total), grouped(total - limit), grouped(limit));
+  constexpr size_t kShown = 8;
+  for (size_t i = 0; i < std::min(kShown, parts.size()); ++i) text += fmt::format("\n  {} bytes {}", grouped(static_cast<int64_t>(parts[i].bytes)), parts[i].what);
+  return text;
+}
+
+}  // namespace
+
+CompiledModel compile(std::vector<Method> methods, const CompileOptions& options) {
+  CompileOptions tried = options;
+  std::string over;
+  // Bands of different heights have kernels of their own: fewer bands need less flash, and more memory.
+  for (const int64_t bands : {options.most_bands, int64_t{8}, int64_t{4}, int64_t{2}, int64_t{1}}) {
+    if (bands > tried.most_bands) continue;
+    tried.most_bands = bands;
+    try {
+      CompiledModel model = compile_once(methods, tried);
+      const std::string still = options.flash_limit ? over_flash_limit(model.artifact, *options.flash_limit) : "";
+      if (still.empty()) return model;
+      over = still;
+    } catch (const Error& error) {
+      // With fewer bands it does not fit into memory.
+      if (over.empty() || error.kind != ErrorKind::user) throw;
+      break;
+    }
+    if (!options.memory_limit) break;
+  }
+  fail(ErrorKind::user, "{}", over);
 }
 
 CompiledModel compile(Program functional, const CompileOptions& options) {

@@ -9,8 +9,10 @@
 #include "compiler/graph/graph.h"
 #include "compiler/graph/specialize.h"
 #include "compiler/loops/group.h"
+#include "compiler/memory/fit.h"
 #include "compiler/overlap.h"
 #include "formats/writer.h"
+#include "targets/target.h"
 
 namespace nacre {
 
@@ -23,6 +25,10 @@ struct CompileOptions {
   std::vector<VariantRequest> variants;
   // Bytes of code that variants which nobody asked for may take together; 0: none of them.
   uint64_t code_budget = 0;
+  // Bytes that a variant may take at most: arena and scratch of one thread (0: as few as can be found), and code, weights and
+  // tables of the whole artifact.
+  std::optional<int64_t> memory_limit, flash_limit;
+  int64_t most_bands = 64;  // of a chain of layers in partial execution
   // What is being done, and how far: `done` of `total` (0: not counted).
   std::function<void(const std::string& what, size_t done, size_t total)> progress;
   // Receives the product of each layer: a file name that sorts in the order of the pipeline, and its text.
@@ -62,6 +68,9 @@ Program to_primitive(const Program& functional);  // decompose, clean
 LoopProgram to_lowered(const Graph& primitive);
 LoopProgram to_fused(LoopProgram lowered);
 LoopProgram to_loops(const Graph& primitive);     // lowered, fused
+
+// What fit_memory() asks about the kernels of a program that is laid out for the target.
+CostOf kernel_costs(const Target& target);
 
 // Functional -> primitive with what is constant computed: `weights` of the result has the new constants.
 // `prefix` goes before the names of the new constants.

@@ -54,7 +54,10 @@ class VariantBuilder {
   void place() {
     place_.assign(program_.buffers.size(), Size::constant(0));
     if (plan_.constant) {
-      for (const Placement& p : plan_.placements) place_[static_cast<size_t>(p.buffer)] = Size::constant(p.offset);
+      for (const Placement& p : plan_.placements) {
+        place_[static_cast<size_t>(p.buffer)] = Size::constant(p.offset);
+        if (p.inside >= 0) inside_.emplace(p.buffer, p.inside);
+      }
       variant_.arena_size = Size::constant(plan_.size_bytes);
       arena_text_ = std::to_string(plan_.size_bytes);
       if (plan_.size_bytes <= NACRE_MAX_BYTES) variant_.arena_bound = plan_.size_bytes;
@@ -133,7 +136,14 @@ class VariantBuilder {
       case BufferKind::output: s.kind = NACRE_SLOT_OUTPUT; s.index = static_cast<uint32_t>(b.index); break;
       case BufferKind::weight: s.kind = NACRE_SLOT_WEIGHT; s.index = t_.weight(b.target, data()); break;
       case BufferKind::state: s.kind = NACRE_SLOT_STATE; s.index = t_.state(b.target, data()); break;
-      case BufferKind::temporary: s.kind = NACRE_SLOT_ARENA; s.offset = place_[static_cast<size_t>(id)]; break;
+      case BufferKind::temporary:
+        s.kind = NACRE_SLOT_ARENA;
+        s.offset = place_[static_cast<size_t>(id)];
+        if (const auto output = inside_.find(id); output != inside_.end()) {
+          s.kind = NACRE_SLOT_OUTPUT;
+          s.index = static_cast<uint32_t>(program_[output->second].index);
+        }
+        break;
       case BufferKind::local: fail(ErrorKind::internal, "local buffer {} outside its group", b.name);
     }
     if (skipped > 0)
@@ -300,6 +310,7 @@ class VariantBuilder {
   std::map<Expr, Expr> maxima_;          // a maximum -> its symbol
   std::map<std::string, Expr> meaning_;  // and back
   std::map<std::pair<BufferId, int64_t>, uint32_t> slots_;  // by buffer and first element
+  std::map<BufferId, BufferId> inside_;  // temporaries in the memory of an output
   std::string arena_text_;
   const std::set<std::string> later_;  // symbols that get their values during the run
   std::vector<Open> open_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -38,6 +39,8 @@ struct CompileCommand {
   std::string shapes;
   unsigned most_variants = 8;
   std::uint64_t code_budget = 0;
+  std::string memory_limit;
+  std::string flash_limit;
   ProgramOptions program_options;
   std::vector<std::string> imports;
   std::string artifact;
@@ -92,6 +95,17 @@ class Progress {
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_{};
 };
+
+// `20000`, `64K`, `2M`.
+std::int64_t bytes_in(const std::string& text, const char* option) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  const std::int64_t factor = unit.empty() ? 1 : unit == "K" || unit == "k" ? 1024 : unit == "M" || unit == "m" ? 1024 * 1024 : 0;
+  if (error != std::errc() || value <= 0 || factor == 0 || value > INT64_MAX / factor)
+    fail(ErrorKind::user, "{} '{}': write a number of bytes, such as 20000, 64K or 2M", option, text);
+  return value * factor;
+}
 
 // A program and the name of the entry that it becomes.
 struct NamedProgram {
@@ -173,6 +187,9 @@ int compile_command(const CompileCommand& command) {
   options.target = command.target;
   options.use_cache = !command.no_cache;
   options.code_budget = command.code_budget;
+  if (!command.memory_limit.empty())
+    options.memory_limit = command.memory_limit == "least" ? 0 : bytes_in(command.memory_limit, "--memory-limit");
+  if (!command.flash_limit.empty()) options.flash_limit = bytes_in(command.flash_limit, "--flash-limit");
   if (command.threads) options.jobs = command.threads;
   options.progress = [&](const std::string& what, std::size_t done, std::size_t total) {
     progress.show(what, done, total);
@@ -267,6 +284,14 @@ Action add_compile(CLI::App& app) {
   verb->add_option("--code-budget", command->code_budget,
                    "bytes of code for variants that pay although nobody asked for them: size 1, whole "
                    "vectors, the sample's sizes; default: none")
+      ->type_name("BYTES");
+  verb->add_option("--memory-limit", command->memory_limit,
+                   "bytes (or 64K, 2M) of arena and scratch that each variant may take with one thread, beside the "
+                   "caller's inputs and outputs: layers are reordered and computed in parts until it fits; least: as "
+                   "few as can be found")
+      ->type_name("BYTES");
+  verb->add_option("--flash-limit", command->flash_limit,
+                   "bytes (or 64K, 2M) that code, weights and tables may take together")
       ->type_name("BYTES");
   verb->add_option("--target", command->target,
                    "native (default) or a name that `nacre targets` lists; several, separated by commas, "

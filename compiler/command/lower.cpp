@@ -28,6 +28,7 @@ struct LowerOptions {
   std::string to;
   std::string target = "x86-64-v3";  // the same text on every machine
   std::string variant;
+  std::int64_t memory_limit = -1;
 };
 
 std::string source_text(const LoopProgram& program, const Target& target) {
@@ -40,10 +41,16 @@ std::string source_text(const LoopProgram& program, const Target& target) {
   return text;
 }
 
-std::string lower_loops(LoopProgram program, Stage from, Stage to, const Target& target) {
+std::string lower_loops(LoopProgram program, Stage from, Stage to, const Target& target, const LowerOptions& options) {
   if (from < Stage::loops && to >= Stage::loops) program = to_fused(std::move(program));
   if (from < Stage::layout && to >= Stage::layout)
     program = choose_layout(std::move(program), target).program;
+  if (options.memory_limit >= 0 && to >= Stage::layout) {
+    FitOptions wanted;
+    wanted.limit_bytes = options.memory_limit;
+    program = fit_memory(program, wanted, kernel_costs(target)).program;
+    verify(program);
+  }
   return to == Stage::source ? source_text(program, target) : print(program);
 }
 
@@ -77,7 +84,7 @@ std::string lower_graph(Graph graph, Stage from, Stage to, const LowerOptions& o
   if (to <= Stage::primitive) return print(graph);
   LoopProgram program = to_lowered(graph);
   for (const std::size_t input : narrowing.channels_last) lie_channels_last(program, input);
-  return lower_loops(std::move(program), Stage::lowered, to, target);
+  return lower_loops(std::move(program), Stage::lowered, to, target, options);
 }
 
 int lower_command(const LowerOptions& options) {
@@ -91,7 +98,7 @@ int lower_command(const LowerOptions& options) {
   const std::string text = read_file(options.file == "-" ? "/dev/stdin" : options.file);
   fmt::print("{}", from <= Stage::primitive
                        ? lower_graph(verified(parse_graph(text), options.file), from, to, options)
-                       : lower_loops(verified(parse_loops(text), options.file), from, to, target));
+                       : lower_loops(verified(parse_loops(text), options.file), from, to, target, options));
   return 0;
 }
 
@@ -110,6 +117,8 @@ Action add_lower(CLI::App& app) {
   verb->add_option("--target", options->target, "for layout and source; default: x86-64-v3");
   verb->add_option("--variant", options->variant, "specialise the primitive graph, as compile does")
       ->type_name("SHAPES");
+  verb->add_option("--memory-limit", options->memory_limit, "fit the layout into so many bytes, as compile does; 0: as few as can be found")
+      ->type_name("BYTES");
   return [options] { return lower_command(*options); };
 }
 
