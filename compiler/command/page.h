@@ -15,7 +15,7 @@ struct Layer {
 // The files of a folder that `nacre compile --dump` wrote, in their order. Error{user} if it holds none.
 std::vector<Layer> read_layers(const std::filesystem::path& folder);
 
-// `artifact` is what formats::dump_json says of it.
-std::string artifact_page(const std::string& artifact, const std::vector<Layer>& layers);
+// `artifact` is what formats::dump_json says of it; `pictures` are the SVG drawings of its memory plans, by entry and variant.
+std::string artifact_page(const std::string& artifact, const std::vector<std::vector<std::string>>& pictures, const std::vector<Layer>& layers);
 
 }  // namespace nacre
