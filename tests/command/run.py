@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
+import xml.etree.ElementTree
 import zipfile
 from pathlib import Path
 
@@ -274,6 +276,44 @@ def test_page_holds_the_artifact_and_its_layers(bench):
     assert "http" not in text.split("</style>")[0], "the page needs a network"
     bench.refuses("inspect", artifact, "--html", page, "--layers", bench.folder(), says=("holds no layers",))
     bench.refuses("inspect", artifact, "--layers", layers, says=("--html",))
+
+
+def memory_of(bench, artifact):
+    """Bytes of arena and scratch, from the commands."""
+    variant = json.loads(bench.works("inspect", artifact, "--json").out)["entries"][0]["variants"][0]
+    return variant["arena_bytes"] + max(c.get("scratch_bytes", 0) for c in variant["program"])
+
+
+def test_limits_of_memory_and_flash(bench):
+    case, folder = bench.case("ds_cnn"), bench.folder()
+    assert memory_of(bench, bench.artifact("ds_cnn")) > 60000
+    bench.works("compile", case / "model.pt2", "-o", folder / "small.nacre", "--memory-limit", "56K")
+    assert memory_of(bench, folder / "small.nacre") <= 56 * 1024
+    bench.works("run", folder / "small.nacre", "--inputs", case / "set_0", "--output-dir", folder / "got")
+    near(numpy.load(folder / "got" / "output_0.npy"), numpy.load(case / "set_0" / "output_0.npy"))
+    again = (case / "model.pt2", "-o", folder / "no.nacre")
+    bench.refuses("compile", *again, "--memory-limit", 1000, says=(" bytes of memory (", "more than the limit of 1,000", "most lives in ", "container.py:259)"))
+    bench.refuses("compile", *again, "--flash-limit", "90K", says=("more than the limit of 92,160", "weights (", "code of ", "weight "))
+    bench.refuses("compile", *again, "--memory-limit", "64Q", says=("64Q", "64K or 2M"))
+    assert not (folder / "no.nacre").exists()
+
+
+def test_memory_plan_as_text_and_drawing(bench):
+    artifact, folder = bench.artifact("resnet8"), bench.folder()
+    text = bench.works("inspect", artifact, "--memory").out
+    assert re.search(r"^\* +65,536 +\d[\d,]* +[.#]+  relu f32\[1, 16, 32, 32\]  # zoo.py:\d+ aten.conv2d.default$", text, re.M), text
+    bench.works("inspect", artifact, "--memory", folder / "plan.svg")
+    drawing = xml.etree.ElementTree.parse(folder / "plan.svg").getroot()
+    bars = [e for e in drawing.iter() if e.tag.endswith("rect") and e.get("class") == "buffer"]
+    assert len(bars) > 5 and all(0 <= float(e.get("y")) <= float(drawing.get("height")) for e in bars)
+    assert any("zoo.py:" in title.text for e in bars for title in e), "no Python lines in the drawing"
+    # At other sizes, too, and one drawing for each variant.
+    dynamic = bench.artifact("mtcnn_pnet")
+    symbol = json.loads(bench.works("inspect", dynamic, "--json").out)["symbols"][0]["name"]
+    small, large = (bench.works("inspect", dynamic, "--memory", "--size", f"{symbol}={n}").out for n in (16, 512))
+    assert small != large
+    bench.refuses("inspect", dynamic, "--memory", "--size", f"{symbol}=0", says=("NAME=NUMBER",))
+    bench.refuses("inspect", dynamic, "--memory", folder / "plan.png", says=("*.svg",))
 
 
 def test_bench_prints_its_figures(bench):

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <random>
 
+#include "compiler/codegen/kernel.h"
+#include "compiler/layout/choose.h"
 #include "compiler/loops/interpret.h"
 #include "compiler/loops/text.h"
 #include "compiler/loops/verify.h"
@@ -130,6 +132,25 @@ TEST(Bands, NeedLessThanTheWhole) {
   const auto banded = in_bands(program, chain, 6);
   ASSERT_TRUE(banded.has_value());
   EXPECT_LT(peak_of(lifetimes(write_in_place(*banded)), {}).bytes, peak_of(lifetimes(write_in_place(program)), {}).bytes);
+}
+
+TEST(Bands, OfOneHeightShareTheirKernels) {
+  const Target& target = *target_named("x86-64-v3");
+  const LoopProgram program = choose_layout(residual_block(), target).program;
+  const Chain chain = chain_to(program, all_row_wise(program), 0, 3);
+  const auto banded = in_bands(program, chain, 6);
+  ASSERT_TRUE(banded.has_value());
+  const auto kernel = [&](const std::string& name) {
+    for (const Group& group : banded->groups)
+      if (group.name == name) return emit_kernel(*banded, group, target);
+    return KernelSource{};
+  };
+  for (const char* layer : {"first", "second", "add", "pool"}) {
+    const KernelSource a = kernel(layer + std::string("_b2")), b = kernel(layer + std::string("_b3"));
+    ASSERT_FALSE(a.body.empty()) << layer;
+    EXPECT_EQ(a.body, b.body);
+  }
+  EXPECT_NE(kernel("first_b0").body, kernel("first_b2").body);
 }
 
 TEST(Bands, WhatOthersReadExistsAsAWhole) {

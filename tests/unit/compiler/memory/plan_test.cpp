@@ -9,6 +9,8 @@
 
 #include "compiler/graph/text.h"
 #include "compiler/loops/lower.h"
+#include "compiler/loops/text.h"
+#include "compiler/memory/fit.h"
 
 namespace nacre {
 namespace {
@@ -63,6 +65,69 @@ TEST(Plan, AChainOfLayersTakesTurnsBetweenTwoPlaces) {
   const MemoryPlan plan = plan_memory(chain("s0", 41));
   EXPECT_FALSE(plan.constant);
   for (const int64_t s0 : {1, 7, 64}) EXPECT_EQ(arena(plan, {{"s0", s0}}), 2 * s0 * 64);
+}
+
+TEST(Plan, AnOutputThatIsNotWrittenYetHoldsTemporaries) {
+  const LoopProgram program = parse_loops(R"(loops f {
+  buffer %x: f32[16] input 0
+  buffer %a: f32[16] temporary
+  buffer %b: f32[32] temporary
+  buffer %y: f32[48] output 0
+  group g0
+    nest i: 16
+      v0 = load %x[i]
+      store %a[i] = v0
+  group g1
+    nest i: 32
+      v0 = load %a[i floordiv 2]
+      store %b[i] = v0
+  group g2
+    nest i: 48
+      v0 = load %b[i floordiv 2]
+      store %y[i] = v0
+  input %x
+  output %y
+}
+)");
+  EXPECT_EQ(plan_memory(program).size_bytes, 192);
+  const MemoryPlan plan = plan_memory(program, true);
+  EXPECT_EQ(plan.size_bytes, 128);  // %b is read while %y is written
+  ASSERT_EQ(plan.placements.size(), 2u);
+  EXPECT_EQ(plan.placements[0].inside, 3);
+  EXPECT_EQ(plan.placements[1].inside, -1);
+}
+
+TEST(Fit, NamesWhatIsInTheWay) {
+  const LoopProgram program = parse_loops(R"(loops f {
+  buffer %x: f32[64] input 0
+  buffer %a: f32[64] temporary
+  buffer %y: f32[] output 0
+  group g0
+    nest i: 64
+      v0 = load %x[63 - i]
+      v1 = neg v0  # aten.flip.default model.py:5 top
+      store %a[i] = v1
+  group g1
+    nest | i: 64
+      v0 = load %a[i]
+      v1 = reduce sum v0
+      store %y[] = v1
+  input %x
+  output %y
+}
+)");
+  const CostOf cost_of = [](const LoopProgram& p) { return std::vector<GroupCost>(p.groups.size(), GroupCost{100, 1}); };
+  const Fitted whole = fit_memory(program, {400, 64}, cost_of);
+  EXPECT_EQ(whole.needs.total(), 256 + 128);
+  EXPECT_EQ(whole.program.groups.size(), 2u);
+  // In parts, down to two elements each, with the parts' sums beside them.
+  const Fitted least = fit_memory(program, {0, 64}, cost_of);
+  EXPECT_LT(least.needs.total(), 256 + 128);
+  EXPECT_GT(least.program.groups.size(), 4u);
+  const Fitted no_bands = fit_memory(program, {1, 1}, cost_of);
+  EXPECT_EQ(no_bands.needs.arena_bytes, 256);
+  const std::string text = blame(no_bands.program, plan_memory(no_bands.program, true));
+  EXPECT_NE(text.find("256 bytes a: f32[64] aten.flip.default (model.py:5)"), std::string::npos) << text;
 }
 
 // Sums of earlier values, old and new; `m` and `n` are dimensions.
