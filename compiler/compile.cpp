@@ -88,6 +88,7 @@ struct Kernels {
   std::vector<Source> sources;
   std::vector<std::string> names;
   std::map<std::string, uint32_t> known;  // by body
+  std::string prefix;                     // of symbols
 
   std::vector<uint32_t> add(const std::vector<KernelSource>& kernels) {
     std::vector<uint32_t> numbers;
@@ -98,7 +99,7 @@ struct Kernels {
       }
       auto [place, added] = known.try_emplace(kernel.body, static_cast<uint32_t>(sources.size()));
       if (added) {
-        const std::string symbol = fmt::format("k{}_{}", sources.size(), kernel.name);
+        const std::string symbol = fmt::format("{}k{}_{}", prefix, sources.size(), kernel.name);
         sources.push_back({symbol, kernel.text(symbol)});
         names.push_back(kernel.name);
       }
@@ -173,9 +174,11 @@ void finish_form(Form& form, const EntryTables& entry, PackedWeights& packed, co
 // and of those for the same shapes the one for the most demanding target. `tables` has what the entries have put there.
 CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const std::vector<const Target*>& targets, const CompileOptions& options) {
   std::vector<PackedImage> images;
+  std::vector<Source> sources;
   uint32_t kernel_count = 0;
   for (const Target* target : targets) {
     Kernels kernels;
+    if (!options.library.empty()) kernels.prefix = options.library + "_";
     for (EntryForms& entry : entries)
       for (Form& form : entry.forms)
         if (form.target == target) form.kernel_of = kernels.add(form.kernels);
@@ -189,6 +192,11 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const st
       for (const Source& source : kernels.sources) text += source.text + "\n";
       return text;
     });
+    if (!options.library.empty()) {
+      images.push_back({*target, {}, std::move(kernels.names)});
+      sources = std::move(kernels.sources);
+      continue;
+    }
     ToolchainOptions toolchain;
     toolchain.threads = static_cast<int>(options.jobs);
     toolchain.use_cache = options.use_cache;
@@ -225,6 +233,7 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const st
   result.narrowings = std::move(narrowings);
   result.arena_texts = std::move(arena_texts);
   result.kinds = std::move(kinds);
+  result.sources = std::move(sources);
   result.assumed_limits = {assumed.begin(), assumed.end()};
   return result;
 }
@@ -407,6 +416,7 @@ std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<s
   quiet.dump = nullptr;
   quiet.progress = nullptr;
   quiet.memory_limit.reset();
+  quiet.library.clear();
   // One level for all hosts that have it, so that constants do not depend on the machine.
   const Target* target = host_target();
   if (!target) fail(ErrorKind::environment, "this machine runs none of the targets, and constants are computed on it");
@@ -432,6 +442,14 @@ namespace {
 
 CompiledModel compile_once(const std::vector<Method>& methods, const CompileOptions& options) {
   const std::vector<const Target*> targets = find_targets(options.target);
+  if (!options.library.empty()) {
+    if (targets.size() > 1) fail(ErrorKind::user, "a static library is for one target");
+    if (!options.variants.empty() || options.code_budget) fail(ErrorKind::user, "a static library has one form of each entry, and takes no variants");
+    for (Method& method : methods) method.overlap.reset();  // its inputs lie apart
+  } else {
+    for (const Target* target : targets)
+      if (target->firmware) fail(ErrorKind::user, "code for {} is linked into an image, and not loaded from an artifact: --emit static", target->name);
+  }
   Tables tables;
   PackedWeights packed;
   std::vector<EntryForms> entries;

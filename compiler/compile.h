@@ -11,6 +11,7 @@
 #include "compiler/loops/group.h"
 #include "compiler/memory/fit.h"
 #include "compiler/overlap.h"
+#include "compiler/toolchain/toolchain.h"
 #include "formats/writer.h"
 #include "targets/target.h"
 
@@ -21,6 +22,8 @@ struct CompileOptions {
   bool use_cache = true;  // of compiled kernels
   unsigned jobs = 2;      // kernels compiled at the same time
   std::string producer = "nacre";
+  // The C name of a static library (firmware/library.h), for which kernels are kept as text; empty: an artifact is made.
+  std::string library;
   // Specialised variants beside the general one, for every entry that has the inputs they name.
   std::vector<VariantRequest> variants;
   // Bytes of code that variants which nobody asked for may take together; 0: none of them.
@@ -57,6 +60,7 @@ struct CompiledModel {
   std::vector<std::vector<std::string>> arena_texts;
   std::vector<std::string> assumed_limits;         // sizes that depend on data and may be kSizeLimit at most, for lack of another limit
   std::vector<std::vector<VariantKind>> kinds;     // of each entry's variants
+  std::vector<Source> sources;                     // of the kernels, for a library
 };
 
 // Entries share weights by content, state by name, and kernels by code.

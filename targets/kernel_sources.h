@@ -11,5 +11,7 @@ struct KernelHeader {
 };
 
 const std::vector<KernelHeader>& kernel_headers();
+// The program that tries a static library (harness/harness.h), in the same way.
+const std::vector<KernelHeader>& harness_headers();
 
 }  // namespace nacre

@@ -13,6 +13,9 @@ struct Target {
   std::string triple;
   std::string emulation;    // as the linker calls it
   uint16_t machine = 0;     // ELF's e_machine
+  int pointer_bytes = 8;
+  bool firmware = false;    // no operating system, and no loader: code is linked into an image
+  int alignment = 64;       // of weights, state and arena in an image, in bytes
   int page_bytes = 4096;    // the largest that the family's systems have: segments of a code image share none
   uint64_t feature_bits = 0;              // formats/features.def: what the device must have
   std::vector<std::string> compile_flags; // of `clang -cc1`, beside those of every target
@@ -21,7 +24,7 @@ struct Target {
   int64_t l1_bytes = 32 * 1024;
   int64_t l2_bytes = 512 * 1024;
   // The program of Debian's qemu-user, with the processor that it has to be, that runs programs for this target on other
-  // machines. Empty: it does not know such a processor.
+  // machines; for firmware, that of qemu-system with a board. Empty: it does not know such a processor.
   std::vector<std::string> emulator;
 
   int vector_floats() const { return vector_bytes / 4; }
@@ -57,6 +60,7 @@ uint64_t host_features();
 std::vector<Target> x86_64_targets();
 std::vector<Target> aarch64_targets();
 std::vector<Target> riscv64_targets();
+std::vector<Target> arm_targets();
 
 // formats/features.def as bits of Target::feature_bits.
 namespace feature {

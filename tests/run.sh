@@ -8,7 +8,8 @@
 # golden    textual IR through the stages (tests/golden)
 # models    every model of tests/models at every stage, the ones saved after run_decompositions(), some with all their dimensions
 #           dynamic (--all: every one), inputs that lie in special ways, and dynamic models with a variant for each size
-# targets   the runtime for aarch64 and riscv64, its size, and small models on each target that is not this machine's, under QEMU
+# targets   the runtime for aarch64 and riscv64, its size, small models on each target that is not this machine's, and static libraries
+#           for microcontrollers, under QEMU
 #           (--all: every model that takes less than minutes there)
 # zoo       a few whole models of torchvision, timm and transformers, compiled and run; --all: the 90 of tests/models/whole_models.txt,
 #           and what ../shared/conformance/zoo_models.txt names besides where it lies there
@@ -120,6 +121,13 @@ targets() {
   done
   "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$NACRE_CACHE/cases" --jobs "$(nproc)" || count "export" 0 1 1
   counted "targets, remote" "$NACRE_PYTHON" "$root/tests/command/remote.py" --tool "$NACRE_BUILD/bin/nacre" --case "$NACRE_CACHE/cases/ds_cnn"
+  counted "targets, library" "$NACRE_PYTHON" "$root/tests/command/library.py" --tool "$NACRE_BUILD/bin/nacre" --cases "$NACRE_CACHE/cases"
+  # Static libraries: MLPerf Tiny's networks on QEMU's boards, small models elsewhere.
+  for target in cortex-m4 cortex-m7 cortex-m55 rv64gc native; do
+    nacre_say "static libraries on $target"
+    counted "targets, static $target" "$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)" \
+      --stage artifact --emit static --target "$target" --only ds_cnn,resnet8,mobilenet_v1_025,autoencoder,gru_keyword,counter "$NACRE_CACHE/cases"
+  done
   for target in aarch64 cortex-a78ae neoverse-v1 rv64gc rv64gcv; do
     nacre_say "models on $target"
     counted "targets, $target" "$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)" \

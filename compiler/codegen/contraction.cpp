@@ -17,10 +17,10 @@ Facts facts_with(const LoopProgram& program, const std::vector<LoopVar>& loops) 
   return facts_in(program, group, Nest{});
 }
 
-// `C<56>{}` for a constant, an i64 otherwise: a size or stride as the kernel library takes it.
+// `C<56>{}` for a constant, an isize otherwise: a size or stride as the kernel library takes it.
 std::string size(const Expr& e, const Facts& facts) {
   if (auto n = e.constant()) return fmt::format("C<{}>{{}}", *n);
-  return fmt::format("i64({})", cpp(e, facts));
+  return fmt::format("isize({})", cpp(e, facts));
 }
 
 // Scratch of the kernel library's functions in bytes, at least; kernels of constant sizes assert it.
@@ -90,7 +90,7 @@ struct Emitter {
   // `names`: the variables of the lambda, which are those of the epilogue's loops.
   void lambda(const std::vector<std::string>& names, const std::string& vector, const char* end) {
     std::string parameters;
-    for (const std::string& name : names) parameters += fmt::format("i64 {}, ", name);
+    for (const std::string& name : names) parameters += fmt::format("isize {}, ", name);
     k.out.open("[&]({}vf value, int lanes) NACRE_LAMBDA {{", parameters);
     for (const std::string& name : names) k.out.line("(void){};", name);
     NestEmitter(k, epilogue, {}).emit_epilogue(vector);
@@ -137,21 +137,21 @@ void Emitter::matmul() {
       k.out.line("const Range range = split({}, thread, threads);", text(batches));
       thread = "0", threads = "1";
     }
-    k.out.open("for (i64 flat = {}; flat < {}; ++flat) {{", by_batch ? "range.begin" : "0", by_batch ? "range.end" : text(batches));
+    k.out.open("for (isize flat = {}; flat < {}; ++flat) {{", by_batch ? "range.begin" : "0", by_batch ? "range.end" : text(batches));
     Expr step = 1;
     std::vector<std::string> lines;
     for (size_t i = batch.size(); i-- > 0;) {
       const std::string value = i == 0 ? fmt::format("flat / {}", text(step)) : fmt::format("flat / {} % {}", text(step), text(batch[i].extent));
-      lines.push_back(fmt::format("[[maybe_unused]] const i64 {} = {};", batch[i].name, value));
+      lines.push_back(fmt::format("[[maybe_unused]] const isize {} = {};", batch[i].name, value));
       if (epilogue.loops[i].name != batch[i].name)
-        lines.push_back(fmt::format("[[maybe_unused]] const i64 {} = {};", epilogue.loops[i].name, value));
+        lines.push_back(fmt::format("[[maybe_unused]] const isize {} = {};", epilogue.loops[i].name, value));
       step = step * batch[i].extent;
     }
     for (const std::string& line : lines) k.out.line("{}", line);
   } else {
     for (size_t i = 0; i < batch.size(); ++i) {
-      k.out.line("[[maybe_unused]] const i64 {} = 0;", batch[i].name);
-      if (epilogue.loops[i].name != batch[i].name) k.out.line("[[maybe_unused]] const i64 {} = 0;", epilogue.loops[i].name);
+      k.out.line("[[maybe_unused]] const isize {} = 0;", batch[i].name);
+      if (epilogue.loops[i].name != batch[i].name) k.out.line("[[maybe_unused]] const isize {} = 0;", epilogue.loops[i].name);
     }
   }
   if (packed) {
@@ -232,10 +232,10 @@ void Emitter::conv(bool transposed) {
         k.out.line("gemm<{}>({}, {}, {}, {}, {}, {}, {}, scratch, thread, threads,", c.panel_vectors, sized(xs[0].extent * pixels), sized(oc), sized(ic), in,
                    sized(sw), sized(x.strides[1]), weights);
         k.out.in();
-        k.out.open("[&](i64 pixel, i64 {}, vf value, int lanes) NACRE_LAMBDA {{", o);
-        k.out.line("[[maybe_unused]] const i64 {} = pixel / {};", n, text(pixels));
-        if (!flat) k.out.line("[[maybe_unused]] const i64 {} = pixel / {} % {};", first, text(extent(kept, 2, 1)), text(extent(kept, 2, 0)));
-        k.out.line("[[maybe_unused]] const i64 {} = pixel % {};", last, text(extent(kept, 2, 1)));
+        k.out.open("[&](isize pixel, isize {}, vf value, int lanes) NACRE_LAMBDA {{", o);
+        k.out.line("[[maybe_unused]] const isize {} = pixel / {};", n, text(pixels));
+        if (!flat) k.out.line("[[maybe_unused]] const isize {} = pixel / {} % {};", first, text(extent(kept, 2, 1)), text(extent(kept, 2, 0)));
+        k.out.line("[[maybe_unused]] const isize {} = pixel % {};", last, text(extent(kept, 2, 1)));
         NestEmitter(k, epilogue, {}).emit_epilogue(o);
         k.out.close("});");
         k.out.out();
@@ -261,7 +261,7 @@ void Emitter::attention() {
   k.out.line("attention(Attention{{.batch = {}, .heads = {}, .s = {}, .t = {}, .d = {}, .e = {}, .q_s = {}, .k_t = {}, .v_t = {}}},", sized(b.extent), sized(h.extent),
              sized(s.extent), sized(t.extent), sized(d.extent), sized(e.extent), sized(q.strides[0]), sized(key.strides[0]), sized(value.strides[0]));
   k.out.in();
-  const std::string heads = fmt::format("[&]([[maybe_unused]] i64 {}, [[maybe_unused]] i64 {}) NACRE_LAMBDA", b.name, h.name);
+  const std::string heads = fmt::format("[&]([[maybe_unused]] isize {}, [[maybe_unused]] isize {}) NACRE_LAMBDA", b.name, h.name);
   k.out.line("{} {{ return static_cast<const float*>({}); }},", heads, at(0, q.base));
   k.out.line("{} {{ return static_cast<const float*>({}); }},", heads, at(1, key.base));
   k.out.line("{} {{ return static_cast<const float*>({}); }},", heads, at(2, value.base));
@@ -272,7 +272,7 @@ void Emitter::attention() {
     const std::string element = mask.strides[1].is(1)   ? fmt::format("load({}, lanes)", from)
                                 : mask.strides[1].is(0) ? fmt::format("splat(*({}))", from)
                                                         : fmt::format("load_strided({}, {}, lanes)", from, text(mask.strides[1]));
-    bias = fmt::format("[&]([[maybe_unused]] i64 {}, [[maybe_unused]] i64 {}, [[maybe_unused]] i64 {}, [[maybe_unused]] i64 {}, [[maybe_unused]] int lanes) NACRE_LAMBDA {{ return {}; }}",
+    bias = fmt::format("[&]([[maybe_unused]] isize {}, [[maybe_unused]] isize {}, [[maybe_unused]] isize {}, [[maybe_unused]] isize {}, [[maybe_unused]] int lanes) NACRE_LAMBDA {{ return {}; }}",
                        b.name, h.name, s.name, t.name, element);
   }
   k.out.line("{}f, C<{}>{{}}, {},", fmt::format("{:.9e}", c.scale), c.causal ? 1 : 0, bias);

@@ -6,28 +6,30 @@
 
 namespace nacre {
 
-std::string cpp(const Expr& e, const Facts& facts) {
+namespace {
+
+std::string text(const Expr& e, const Facts& facts, bool wide) {
   if (auto number = e.constant()) return std::to_string(*number);
   const auto& operands = e.operands();
   auto joined = [&](const char* op) {
-    std::string text = "(";
-    for (size_t i = 0; i < operands.size(); ++i) text += (i ? op : "") + cpp(operands[i], facts);
-    return text + ")";
+    std::string all = "(";
+    for (size_t i = 0; i < operands.size(); ++i) all += (i ? op : "") + text(operands[i], facts, wide);
+    return all + ")";
   };
   auto folded = [&](const char* function) {
-    std::string text = cpp(operands[0], facts);
-    for (size_t i = 1; i < operands.size(); ++i) text = fmt::format("{}({}, {})", function, text, cpp(operands[i], facts));
-    return text;
+    std::string all = text(operands[0], facts, wide);
+    for (size_t i = 1; i < operands.size(); ++i) all = fmt::format("{}({}, {})", function, all, text(operands[i], facts, wide));
+    return all;
   };
   auto division = [&](const char* op, const char* function) {
-    const std::string a = cpp(operands[0], facts), b = cpp(operands[1], facts);
+    const std::string a = text(operands[0], facts, wide), b = text(operands[1], facts, wide);
     if (interval(operands[0], facts).min >= 0 && interval(operands[1], facts).min > 0)
       return fmt::format("({} {} {})", a, op, b);
     return fmt::format("{}({}, {})", function, a, b);
   };
   switch (e.op()) {
     case ExprOp::constant: break;
-    case ExprOp::symbol: return e.name();
+    case ExprOp::symbol: return wide ? "i64(" + e.name() + ")" : e.name();
     case ExprOp::add: return joined(" + ");
     case ExprOp::mul: return joined(" * ");
     case ExprOp::floordiv: return division("/", "floordiv");
@@ -40,11 +42,16 @@ std::string cpp(const Expr& e, const Facts& facts) {
     case ExprOp::le: return joined(" <= ");
     case ExprOp::and_: return joined(" && ");
     case ExprOp::or_: return joined(" || ");
-    case ExprOp::not_: return "!" + cpp(operands[0], facts);
+    case ExprOp::not_: return "!" + text(operands[0], facts, wide);
     case ExprOp::select:
-      return fmt::format("({} ? {} : {})", cpp(operands[0], facts), cpp(operands[1], facts), cpp(operands[2], facts));
+      return fmt::format("({} ? {} : {})", text(operands[0], facts, wide), text(operands[1], facts, wide), text(operands[2], facts, wide));
   }
   fail(Error::Kind::internal, "an expression of unknown kind");
 }
+
+}  // namespace
+
+std::string cpp(const Expr& e, const Facts& facts) { return text(e, facts, false); }
+std::string cpp_value(const Expr& e, const Facts& facts) { return text(e, facts, true); }
 
 }  // namespace nacre

@@ -127,6 +127,9 @@ std::map<BufferId, int64_t> starts_of(const LoopProgram& program, const Group& g
   return starts;
 }
 
+// Numbers that may be larger than sizes of the smallest machine stay as wide as they come.
+const char* symbol_type(const SymbolFacts& facts) { return facts.range.min >= INT32_MIN && facts.range.max <= INT32_MAX ? "isize" : "i64"; }
+
 std::string comment_of(const KernelContext& k) {
   std::string text = "// " + k.group.name + "\n";
   for (const Provenance& p : k.kernel.where) {
@@ -183,13 +186,13 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
     Expr total = 1;
     for (const LoopVar& loop : group.outer) total = total * loop.extent;
     k.out.line("const Range range = split({}, thread, threads);", cpp(simplify(total, facts), facts));
-    k.out.open("for (i64 outer = range.begin; outer < range.end; ++outer) {{");
+    k.out.open("for (isize outer = range.begin; outer < range.end; ++outer) {{");
     Expr step = 1;
     std::vector<std::string> lines;
     for (size_t i = group.outer.size(); i-- > 0;) {
       std::string value = step.is(1) ? "outer" : fmt::format("outer / {}", cpp(simplify(step, facts), facts));
       if (i > 0) value = fmt::format("{} % {}", value, cpp(group.outer[i].extent, facts));
-      lines.push_back(fmt::format("[[maybe_unused]] const i64 {} = {};", group.outer[i].name, value));
+      lines.push_back(fmt::format("[[maybe_unused]] const isize {} = {};", group.outer[i].name, value));
       step = step * group.outer[i].extent;
     }
     for (size_t i = lines.size(); i-- > 0;) k.out.line("{}", lines[i]);
@@ -216,9 +219,10 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
     head.line("{0}* __restrict data{1} = static_cast<{0}*>(args->buffers[{1}]);", storage_type(program[id].dtype), i);
   }
   for (const auto& [name, symbol] : program.symbols)
-    if (k.out.text().find(name) != std::string::npos) head.line("[[maybe_unused]] const i64 {} = args->nodes[{}];", name, nodes.at(name));
+    if (k.out.text().find(name) != std::string::npos) head.line("[[maybe_unused]] const {} {} = args->nodes[{}];", symbol_type(symbol), name, nodes.at(name));
   head.line("[[maybe_unused]] float* const scratch = static_cast<float*>(args->scratch);");
-  head.line("[[maybe_unused]] const int thread = static_cast<int>(args->thread), threads = static_cast<int>(args->threads);");
+  head.line("[[maybe_unused]] const int thread = {}, threads = {};", target.firmware ? "0" : "static_cast<int>(args->thread)",
+            target.firmware ? "1" : "static_cast<int>(args->threads)");
   head.line("int32_t status = 0;");
   k.kernel.body = "{\n" + head.text() + k.out.text() + "  return status;\n}\n";
   count_work(k);

@@ -398,9 +398,9 @@ void NestEmitter::emit_load(int i) {
     const std::string lane = condition.empty() ? fmt::format("{}[{}]", p, at)
                                                : fmt::format("{} ? {}[{}] : {}", condition, p, at, fill);
     const char* kind = is_mask ? "mask_lanes" : "load_lanes";
-    std::string text = fmt::format("{}({}, lanes, [&](i64 {}) NACRE_LAMBDA {{ return {}; }})", kind, vector_, vector_, lane);
+    std::string text = fmt::format("{}({}, lanes, [&](isize {}) NACRE_LAMBDA {{ return {}; }})", kind, vector_, vector_, lane);
     if (fill_varies)
-      text = fmt::format("select(mask_lanes({}, lanes, [&](i64 {}) NACRE_LAMBDA {{ return {}; }}), {}, {})", vector_, vector_, condition, text, v(s.operands[0]));
+      text = fmt::format("select(mask_lanes({}, lanes, [&](isize {}) NACRE_LAMBDA {{ return {}; }}), {}, {})", vector_, vector_, condition, text, v(s.operands[0]));
     out.line("const {} {} = {};", is_mask ? "vi" : "vf", v(i), text);
     return;
   }
@@ -412,7 +412,7 @@ void NestEmitter::emit_load(int i) {
     text = stride->is(0) ? fmt::format("splat({}[{}])", p, at)
                          : fmt::format("load_strided({} + {}, {}, lanes)", p, at, cpp(*stride, facts_));
   else
-    text = fmt::format("load_lanes({}, lanes, [&](i64 {}) NACRE_LAMBDA {{ return {}[{}]; }})", vector_, vector_, p, at);
+    text = fmt::format("load_lanes({}, lanes, [&](isize {}) NACRE_LAMBDA {{ return {}[{}]; }})", vector_, vector_, p, at);
   if (condition.empty()) {
     out.line("const vf {} = {};", v(i), text);
   } else {
@@ -451,9 +451,9 @@ void NestEmitter::emit_scalar(int i) {
     case ScalarOp::constant: out.line("const {} {} = {};", type, v(i), literal(s)); break;
     case ScalarOp::index:
       if (varies(i))
-        out.line("const vi {} = mask_lanes({}, lanes, [&](i64 {}) NACRE_LAMBDA {{ return {}; }});", v(i), vector_, vector_, cpp(s.expr, facts_));
+        out.line("const vi {} = mask_lanes({}, lanes, [&](isize {}) NACRE_LAMBDA {{ return {}; }});", v(i), vector_, vector_, cpp(s.expr, facts_));
       else
-        out.line("const {0} {1} = static_cast<{0}>({2});", type, v(i), cpp(s.expr, facts_));
+        out.line("const {0} {1} = static_cast<{0}>({2});", type, v(i), cpp_value(s.expr, facts_));
       break;
     case ScalarOp::pointwise: emit_pointwise(i); break;
     case ScalarOp::cast: {
@@ -476,7 +476,7 @@ void NestEmitter::emit_scalar(int i) {
       break;
     }
     case ScalarOp::check_index:
-      out.line("const i64 {} = index_{}({}, {}, status, {});", v(i), s.prim == "below" ? "below" : "in", v(s.operands[0]), cpp(s.expr, facts_), 1 | context_.provenance(s.where) << 8);
+      out.line("const isize {} = index_{}({}, {}, status, {});", v(i), s.prim == "below" ? "below" : "in", v(s.operands[0]), cpp(s.expr, facts_), 1 | context_.provenance(s.where) << 8);
       break;
     case ScalarOp::accumulator: out.line("const vf {} = value;", v(i)); break;
     case ScalarOp::scan: {
@@ -514,13 +514,13 @@ void NestEmitter::emit_stores() {
       const auto stride = coefficient(store_address_[i], vector_, facts_);
       const std::string value = operand(s.value, true);
       if (buffer.dtype == NACRE_bool_)
-        out.line("store_lanes({}, lanes, as_float({}), [&](i64 {}, float x) NACRE_LAMBDA {{ {}[{}] = x != 0.f; }});", vector_, value, vector_, p, at);
+        out.line("store_lanes({}, lanes, as_float({}), [&](isize {}, float x) NACRE_LAMBDA {{ {}[{}] = x != 0.f; }});", vector_, value, vector_, p, at);
       else if (stride && stride->is(1))
         out.line("store({} + {}, {}, lanes);", p, at, value);
       else if (stride)
         out.line("store_strided({} + {}, {}, {}, lanes);", p, at, cpp(*stride, facts_), value);
       else
-        out.line("store_lanes({}, lanes, {}, [&](i64 {}, float x) NACRE_LAMBDA {{ {}[{}] = x; }});", vector_, value, vector_, p, at);
+        out.line("store_lanes({}, lanes, {}, [&](isize {}, float x) NACRE_LAMBDA {{ {}[{}] = x; }});", vector_, value, vector_, p, at);
       continue;
     }
     const Scalar& last = nest_.code[static_cast<size_t>(s.value)];
@@ -546,13 +546,13 @@ void NestEmitter::emit_stores() {
 void NestEmitter::open_loop(const LoopVar& loop, const std::string& begin, const std::string& end) {
   Writer& out = context_.out;
   if (loop.name == vector_ && vector_reduced_) {
-    out.open("for_vectors4({}, {}, [&](i64 {}, auto lanes, auto u) NACRE_LAMBDA {{", begin, end, loop.name);
+    out.open("for_vectors4({}, {}, [&](isize {}, auto lanes, auto u) NACRE_LAMBDA {{", begin, end, loop.name);
     closers_.push_back('v');
   } else if (loop.name == vector_) {
-    out.open("for_vectors({}, {}, [&](i64 {}, auto lanes) NACRE_LAMBDA {{", begin, end, loop.name);
+    out.open("for_vectors({}, {}, [&](isize {}, auto lanes) NACRE_LAMBDA {{", begin, end, loop.name);
     closers_.push_back('v');
   } else {
-    out.open("for (i64 {0} = {1}; {0} < {2}; ++{0}) {{", loop.name, begin, end);
+    out.open("for (isize {0} = {1}; {0} < {2}; ++{0}) {{", loop.name, begin, end);
     closers_.push_back('s');
   }
   open_.insert(loop.name);
@@ -604,7 +604,7 @@ void NestEmitter::emit_reduced() {
     emit_ready();
   }
   const std::string end = cpp(last.extent, facts_);
-  if (totals && blocks) out.open("for (i64 block = 0; block < {}; block += {}) {{", end, block);
+  if (totals && blocks) out.open("for (isize block = 0; block < {}; block += {}) {{", end, block);
   if (totals)
     for (int i : reduces)
       if (has_total(i)) zero_lanes("r", i);
@@ -700,7 +700,7 @@ void NestEmitter::emit(bool split) {
     if (around.size() == 1) {
       open(around[0], "range.begin", "range.end");
     } else {
-      out.open("for (i64 flat = range.begin; flat < range.end; ++flat) {{");
+      out.open("for (isize flat = range.begin; flat < range.end; ++flat) {{");
       closers_.push_back('s');
       ++opened;
       Expr step = 1;
@@ -708,7 +708,7 @@ void NestEmitter::emit(bool split) {
       for (size_t i = around.size(); i-- > 0;) {
         std::string value = step.is(1) ? "flat" : fmt::format("flat / {}", cpp(simplify(step, facts_), facts_));
         if (i > 0) value = fmt::format("{} % {}", value, cpp(around[i].extent, facts_));
-        lines.push_back(fmt::format("const i64 {} = {};", around[i].name, value));
+        lines.push_back(fmt::format("const isize {} = {};", around[i].name, value));
         step = step * around[i].extent;
       }
       for (size_t i = lines.size(); i-- > 0;) out.line("{}", lines[i]);

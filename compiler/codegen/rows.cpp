@@ -40,7 +40,7 @@ void emit_sort(KernelContext& k) {
   const std::string from = pointer(sort.inputs[0]), values = pointer(sort.outputs[0]), indices = pointer(sort.outputs[1]);
   k.kernel.scratch_bytes = simplify(8 * n, facts);
   k.out.line("const Range range = split({}, thread, threads);", cpp(simplify(rows, facts), facts));
-  k.out.open("for (i64 row = range.begin; row < range.end; ++row) {{");
+  k.out.open("for (isize row = range.begin; row < range.end; ++row) {{");
   k.out.line("sort_row<{0}>({1} + row * {4}, {4}, {2} + row * {4}, {3} + row * {4}, static_cast<i64*>(args->scratch));", sort.descending, from, values, indices, length);
   k.out.close();
   if (rows.is(1)) k.kernel.serial = true;

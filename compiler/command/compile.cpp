@@ -15,9 +15,11 @@
 #include "compiler/command/exporter.h"
 #include "compiler/command/hot_shapes.h"
 #include "compiler/command/imports.h"
+#include "compiler/command/library_runner.h"
 #include "compiler/command/program.h"
 #include "compiler/command/stages.h"
 #include "compiler/command/verbs.h"
+#include "compiler/firmware/library.h"
 #include "compiler/graph/limit_sizes.h"
 #include "compiler/graph/text.h"
 #include "compiler/support/error.h"
@@ -45,6 +47,7 @@ struct CompileCommand {
   std::vector<std::string> imports;
   std::string artifact;
   std::string target = "native";
+  std::string emit = "artifact";
   std::string dump;
   unsigned threads = 0;
   bool no_check = false;
@@ -179,6 +182,48 @@ void print_figures(const CompiledModel& model, const formats::ArtifactSizes& siz
   }
 }
 
+// -o NAME as a static library: NAME.o and NAME.h, and NAME's last part as a C name.
+struct LibraryFiles {
+  fs::path object, header;
+  std::string name;
+};
+LibraryFiles library_files(const std::string& output) {
+  fs::path base = output;
+  if (base.extension() == ".o" || base.extension() == ".h") base.replace_extension();
+  return {base.string() + ".o", base.string() + ".h", identifier(base.filename().string())};
+}
+
+// The last part of `nacre compile --emit static`.
+int finish_library(const CompileCommand& command, const CompileOptions& options, const std::vector<NamedProgram>& programs,
+                   const std::vector<Program>& captured, const CompiledModel& model, Progress& progress, Clock::time_point start) {
+  const LibraryFiles files = library_files(command.artifact);
+  std::vector<std::string> from;
+  for (const NamedProgram& p : programs) from.push_back(fs::path(p.path).filename().string());
+  const StaticLibrary library = make_library(model, options.library, joined(from), options);
+  std::vector<std::string> checks;
+  for (std::uint32_t e = 0; e < programs.size(); ++e) {
+    progress.show("checking", 0, 0);
+    checks.push_back(command.no_check ? "not checked (--no-check)" : check_library(captured[e], model, library, e, programs[e].path));
+  }
+  write_file(files.object, library.object);
+  write_file(files.header, library.header);
+  progress.clear();
+  fmt::print("{}: {} in {:.1f} s, and {}\n", files.object.string(), bytes_text(library.object.size()),
+             std::chrono::duration<double>(Clock::now() - start).count(), files.header.string());
+  fmt::print("  code     {}, {} kernels; {} of entries and helpers\n", bytes_text(static_cast<std::uint64_t>(library.code_bytes)), model.sources.size(),
+             bytes_text(static_cast<std::uint64_t>(library.runtime_bytes)));
+  fmt::print("  weights  {}\n", bytes_text(static_cast<std::uint64_t>(library.data_bytes)));
+  fmt::print("  state    {}\n", bytes_text(static_cast<std::uint64_t>(library.plan.state_bytes)));
+  fmt::print("  arena    {}\n", bytes_text(static_cast<std::uint64_t>(library.plan.arena_bytes)));
+  for (std::size_t e = 0; e < programs.size(); ++e) {
+    fmt::print("  {}\n", library.signatures[e].text());
+    fmt::print("  stack    {}\n", bytes_text(static_cast<std::uint64_t>(library.stack_bytes[e])));
+    fmt::print("  check    {}\n", checks[e]);
+  }
+  if (!library.undefined.empty()) fmt::print("  needs    {}\n", joined(library.undefined));
+  return 0;
+}
+
 int compile_command(const CompileCommand& command) {
   const auto start = Clock::now();
   ::unsetenv("NACRE_RECORD_SHAPES");  // what runs here is no evidence of what users run
@@ -202,7 +247,14 @@ int compile_command(const CompileCommand& command) {
   }
   // Not to be found out after minutes of work.
   const Imports imports = load_imports(command.imports);
-  expect_writable(command.artifact);
+  if (command.emit == "static") {
+    const LibraryFiles files = library_files(command.artifact);
+    options.library = files.name;
+    expect_writable(files.object);
+    expect_writable(files.header);
+  } else {
+    expect_writable(command.artifact);
+  }
   for (const std::string& text : command.variants)
     options.variants.push_back(parse_variant(text));
   if (!command.shapes.empty())
@@ -227,6 +279,7 @@ int compile_command(const CompileCommand& command) {
     methods.push_back(make_method(p.entry, std::move(functional), captured.back().graph));
   }
   const CompiledModel model = compile(std::move(methods), options);
+  if (!options.library.empty()) return finish_library(command, options, programs, captured, model, progress, start);
   std::vector<std::vector<std::string>> checks;
   for (std::uint32_t e = 0; e < programs.size(); ++e) {
     if (command.no_check) {
@@ -272,7 +325,10 @@ Action add_compile(CLI::App& app) {
       ->allow_extra_args(false);
   add_program_options(*verb, command->program_options);
   add_import_option(*verb, command->imports);
-  verb->add_option("-o,--output", command->artifact, "the artifact to write")
+  verb->add_option("--emit", command->emit,
+                   "`artifact` (default), or `static`: a relocatable object NAME.o and its header NAME.h, for firmware")
+      ->check(CLI::IsMember({"artifact", "static"}));
+  verb->add_option("-o,--output", command->artifact, "the artifact to write; NAME of a static library")
       ->required()
       ->type_name("MODEL.nacre");
   verb->add_option("--shapes", command->shapes,

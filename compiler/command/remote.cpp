@@ -29,14 +29,6 @@ const char* machine_name(const Target& target) {
   return target.machine == EM_X86_64 ? "x86_64" : target.machine == EM_AARCH64 ? "aarch64" : "riscv64";
 }
 
-bool in_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (::access((fs::path(folder) / program).c_str(), X_OK) == 0) return true;
-  return false;
-}
-
 // A program that answers on its standard output what comes on its standard input.
 class Process {
  public:
@@ -204,6 +196,14 @@ class RemoteRunner : public Runner {
 };
 
 }  // namespace
+
+bool in_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((fs::path(folder) / program).c_str(), X_OK) == 0) return true;
+  return false;
+}
 
 Remote find_remote(const Target& target) {
   if (target.emulator.empty())

@@ -18,6 +18,9 @@ struct Remote {
 };
 Remote find_remote(const Target& target);
 
+// Whether the shell would find a program.
+bool in_path(const std::string& program);
+
 // The target that an entry's variant was compiled for.
 const Target& target_of(const formats::Artifact& artifact, const formats::Variant& variant);
 

@@ -11,6 +11,7 @@
 
 #include "compiler/command/exporter.h"
 #include "compiler/command/imports.h"
+#include "compiler/command/library_runner.h"
 #include "compiler/command/remote.h"
 #include "compiler/loops/interpret.h"
 #include "compiler/run.h"
@@ -332,6 +333,7 @@ std::unique_ptr<Runner> Pipeline::runner(Stage stage) {
         methods.push_back(make_method(captured_.graph.name, functional(), captured_.graph));
         model_ = std::make_unique<CompiledModel>(compile(std::move(methods), options_));
       }
+      if (!options_.library.empty()) return make_library_runner(*model_, make_library(*model_, options_.library, captured_.graph.name, options_), 0);
       return make_artifact_runner(model_->artifact, 0, threads_, imports_);
     default:
       break;

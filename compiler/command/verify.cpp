@@ -40,6 +40,7 @@ struct VerifyOptions {
   std::vector<std::string> cases;
   std::string stage;
   std::string target = "native";
+  std::string emit = "artifact";
   unsigned jobs = 0;
   unsigned threads = 1;
   double timeout = 0;
@@ -105,6 +106,7 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     complete(the_case, captured);
     CompileOptions compile_options;
     compile_options.target = options.target;
+    if (options.emit == "static") compile_options.library = "model";
     compile_options.use_cache = !options.no_cache;
     compile_options.jobs = options.jobs > 1 ? 1 : 2;
     for (const std::vector<std::string>& texts : {options.variants, the_case.variants})
@@ -347,6 +349,8 @@ Action add_verify(CLI::App& app) {
                    "one stage only: " + stage_names(kRunStages))
       ->type_name("STAGE");
   verb->add_option("--target", options->target, "of the artifact; default: native");
+  verb->add_option("--emit", options->emit, "what stands for the artifact: `artifact` (default) or a `static` library, as nacre compile makes it")
+      ->check(CLI::IsMember({"artifact", "static"}));
   verb->add_option("--threads", options->threads, "of the runtime; default: 1")
       ->check(CLI::Range(1, 1024));
   verb->add_option("--jobs", options->jobs, "cases at the same time; default: one a processor")

@@ -129,6 +129,8 @@ ToolResult lld_link(const LinkJob& job) {
     return {{}, std::string("cannot make a memory file: ") + std::strerror(errno)};
   std::vector<std::string> words{"ld.lld"};
   words.insert(words.end(), job.flags.begin(), job.flags.end());
+  const MemoryFile script(job.script);
+  if (!job.script.empty()) words.insert(words.end(), {"-T", script.path()});
   words.insert(words.end(), {"--whole-archive", file.path(), "-o", folder.image()});
   std::vector<const char*> args;
   for (const std::string& word : words) args.push_back(word.c_str());
@@ -141,7 +143,7 @@ ToolResult lld_link(const LinkJob& job) {
   std::ifstream linked(folder.image(), std::ios::binary);
   ToolResult image{std::string(std::istreambuf_iterator<char>(linked), {}), {}};
   if (!linked.good() && !linked.eof()) return {{}, "cannot read the linked image back"};
-  if (std::string reason = relocation_in(image.bytes); !reason.empty()) return {{}, reason};
+  if (std::string reason = job.image ? relocation_in(image.bytes) : ""; !reason.empty()) return {{}, reason};
   return image;
 }
 

@@ -23,6 +23,8 @@ struct CompileJob {
 struct LinkJob {
   std::vector<std::string> objects;  // ELF, in the order in which they are laid out
   std::vector<std::string> flags;    // of ld.lld, without inputs and output
+  std::string script = {};           // a linker script
+  bool image = true;                 // what is made is loaded anywhere: see link.h
 };
 
 // `bytes` is an ELF object or image; a failure has no bytes and says why in `error`.
@@ -31,15 +33,28 @@ struct ToolResult {
   std::string error;
 };
 
+struct FunctionFacts {
+  std::string name;
+  long long frame_bytes = -1;      // of stack; -1: not recorded
+  std::vector<std::string> calls;  // functions that it calls, or whose addresses it takes
+};
+struct ObjectFacts {
+  std::vector<FunctionFacts> functions;
+  std::vector<std::string> undefined;  // symbols
+  long long code_bytes = 0, data_bytes = 0;
+  std::string error;  // not empty: it is no object
+};
+
 // Functions of the module. Both may be called from several threads; links run one at a time.
 struct ToolchainModule {
   int version;            // kToolchainVersion of the build
   const char* toolchain;  // name and version of the compiler, part of every cache key
   ToolResult (*compile)(const CompileJob& job);
   ToolResult (*link)(const LinkJob& job);
+  ObjectFacts (*inspect)(const std::string& object, const std::string& mark);
 };
 
-inline constexpr int kToolchainVersion = 2;
+inline constexpr int kToolchainVersion = 3;
 
 }  // namespace nacre
 

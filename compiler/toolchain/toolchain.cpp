@@ -38,7 +38,8 @@ const ToolchainModule& module() {
 // What `clang -cc1` gets besides the target's own flags. cc1 knows neither -fno-math-errno nor
 // -fno-trapping-math: both are its defaults. Loops of generated scalar code are left to its
 // vectoriser.
-std::vector<std::string> compile_flags(const Target& target) {
+enum class Use { image, linked };
+std::vector<std::string> compile_flags(const Target& target, Use use) {
   std::vector<std::string> flags{"-triple",
                                  target.triple,
                                  "-std=c++20",
@@ -47,10 +48,6 @@ std::vector<std::string> compile_flags(const Target& target) {
                                  "-ffreestanding",
                                  "-nostdsysteminc",
                                  "-nobuiltininc",
-                                 "-mrelocation-model",
-                                 "pic",
-                                 "-pic-level",
-                                 "2",
                                  "-fvisibility=hidden",
                                  "-ffunction-sections",
                                  "-fdata-sections",
@@ -59,6 +56,11 @@ std::vector<std::string> compile_flags(const Target& target) {
                                  "-ffp-contract=fast",
                                  "-fwrapv",
                                  "-mframe-pointer=none"};
+  if (target.firmware)
+    flags.insert(flags.end(), {"-mrelocation-model", "static"});
+  else
+    flags.insert(flags.end(), {"-mrelocation-model", "pic", "-pic-level", "2"});
+  if (use == Use::linked) flags.push_back("-fstack-size-section");
   for (const std::string& flag : target.compile_flags) flags.push_back(flag);
   return flags;
 }
@@ -107,11 +109,12 @@ Source kernel_table(std::span<const Source> sources) {
 constexpr const char* kKernelHeader = "nacre/kernels.h";
 constexpr std::size_t kManySources = 3;
 
-std::string compile_source(const Source& source, const Target& target, bool one_of_many) {
-  CompileJob job{source.name, source.text, compile_flags(target), {}};
+std::string compile_source(const Source& source, const Target& target, Use use, bool one_of_many) {
+  CompileJob job{source.name, source.text, compile_flags(target, use), {}};
   if (one_of_many) job.common = kKernelHeader;
   for (const KernelHeader& header : kernel_headers())
     job.headers.emplace_back(header.name, header.text);
+  for (const KernelHeader& header : harness_headers()) job.headers.emplace_back(header.name, header.text);
   ToolResult result = module().compile(job);
   if (!result.error.empty())
     fail(ErrorKind::internal, "generated kernel {} does not compile for {}:\n{}", source.name,
@@ -120,7 +123,7 @@ std::string compile_source(const Source& source, const Target& target, bool one_
 }
 
 // Everything that decides what the object is.
-std::string cache_key(const Source& source, const Target& target) {
+std::string cache_key(const Source& source, const Target& target, Use use) {
   static const std::string headers = [] {
     std::string all;
     for (const KernelHeader& header : kernel_headers())
@@ -129,7 +132,7 @@ std::string cache_key(const Source& source, const Target& target) {
     return hash128_hex(all);
   }();
   std::string text = fmt::format("{}\n{}\n{}\n", module().toolchain, headers, source.name);
-  for (const std::string& flag : compile_flags(target)) text += flag + "\n";
+  for (const std::string& flag : compile_flags(target, use)) text += flag + "\n";
   return hash128_hex(text + "\n" + source.text);
 }
 
@@ -184,22 +187,23 @@ void in_parallel(std::size_t count, int threads, const Work& work) {
     if (error) std::rethrow_exception(error);
 }
 
-}  // namespace
+struct Compiled {
+  std::vector<std::string> objects;
+  std::size_t compiled = 0;  // of the first `counted`, those that were not in the cache
+};
 
-void load_toolchain() { module(); }
-
-CodeImage compile_image(std::span<const Source> sources, const Target& target,
-                        const ToolchainOptions& options) {
+Compiled compile_all(std::span<const Source> all, std::size_t counted, const Target& target, Use use,
+                     const ToolchainOptions& options) {
   const ObjectCache cache(!options.use_cache             ? std::filesystem::path()
                           : options.cache_folder.empty() ? ObjectCache::default_folder()
                                                          : options.cache_folder);
-  std::vector<Source> all(sources.begin(), sources.end());
-  all.push_back(kernel_table(sources));
   std::vector<std::string> keys(all.size());
-  std::vector<std::string> objects(all.size());
+  Compiled made;
+  std::vector<std::string>& objects = made.objects;
+  objects.resize(all.size());
   std::vector<std::size_t> missing;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    keys[i] = cache_key(all[i], target);
+    keys[i] = cache_key(all[i], target, use);
     if (std::optional<std::string> found = cache.find(keys[i]))
       objects[i] = std::move(*found);
     else
@@ -215,24 +219,61 @@ CodeImage compile_image(std::span<const Source> sources, const Target& target,
   in_parallel(missing.size(), options.threads > 0 ? options.threads : processors(),
               [&](std::size_t i) {
                 const std::size_t at = missing[i];
-                objects[at] = compile_source(all[at], target, missing.size() >= kManySources);
+                objects[at] = compile_source(all[at], target, use, missing.size() >= kManySources);
                 cache.store(keys[at], objects[at]);
                 const std::lock_guard<std::mutex> lock(progress_lock);
                 ++done;
-                if (options.progress)
-                  options.progress(std::min(done, sources.size()), sources.size());
+                if (options.progress) options.progress(std::min(done, counted), counted);
               });
+  for (const std::size_t at : missing) made.compiled += at < counted;
+  if (!missing.empty()) cache.trim();
+  return made;
+}
 
-  CodeImage image;
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    image.kernel_sizes.push_back(loaded_size(objects[i]));
-  for (const std::size_t at : missing) image.compiled += at < sources.size();
-  ToolResult linked = module().link({std::move(objects), link_flags(target)});
+std::string link(LinkJob job, const Target& target) {
+  ToolResult linked = module().link(job);
   if (!linked.error.empty())
     fail(ErrorKind::internal, "the kernels do not link for {}:\n{}", target.name, linked.error);
-  image.bytes.assign(linked.bytes.begin(), linked.bytes.end());
-  if (!missing.empty()) cache.trim();
+  return std::move(linked.bytes);
+}
+
+}  // namespace
+
+void load_toolchain() { module(); }
+
+CodeImage compile_image(std::span<const Source> sources, const Target& target,
+                        const ToolchainOptions& options) {
+  std::vector<Source> all(sources.begin(), sources.end());
+  all.push_back(kernel_table(sources));
+  Compiled made = compile_all(all, sources.size(), target, Use::image, options);
+  CodeImage image;
+  image.compiled = made.compiled;
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    image.kernel_sizes.push_back(loaded_size(made.objects[i]));
+  const std::string linked = link({std::move(made.objects), link_flags(target)}, target);
+  image.bytes.assign(linked.begin(), linked.end());
   return image;
+}
+
+std::vector<std::string> compile_objects(std::span<const Source> sources, const Target& target, const ToolchainOptions& options) {
+  return compile_all(sources, sources.size(), target, Use::linked, options).objects;
+}
+
+std::string link_relocatable(std::vector<std::string> objects, const Target& target, const std::vector<std::string>& roots) {
+  std::vector<std::string> flags{"-m", target.emulation, "-r", "--gc-sections", "--strip-debug", "--threads=1"};
+  for (const std::string& root : roots) flags.insert(flags.end(), {"-u", root});
+  // The record of stacks has been read.
+  return link({std::move(objects), std::move(flags), {}, false}, target);
+}
+
+std::string link_program(std::vector<std::string> objects, const Target& target, const std::string& script) {
+  return link({std::move(objects), {"-m", target.emulation, "-static", "--gc-sections", "--entry=_start", "-z", "noexecstack", "--build-id=none", "--threads=1"}, script, false}, target);
+}
+
+ObjectFacts object_facts(const std::string& object, const std::string& mark) {
+  ObjectFacts facts = module().inspect(object, mark);
+  if (!facts.error.empty()) fail(ErrorKind::internal, "the compiler's object cannot be read: {}", facts.error);
+  return facts;
 }
 
 }  // namespace nacre

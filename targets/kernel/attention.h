@@ -3,13 +3,13 @@
 //   attention(Attention{.batch, .heads, .s, .t, .d, .e, .q_s, .k_t, .v_t}, q, k, v, float scale, causal, bias,
 //             float* scratch, int thread, int threads, epilogue)
 //     s queries, t keys; d elements in q and k, e in v; q_s, k_t, v_t: distance of their rows; elements lie side by side.
-//       Each an i64 or C<...>{}
-//     q, k, v   q(i64 b, i64 h) -> const float*: row 0 of that head (grouped queries: k may use h / 3)
+//       Each an isize or C<...>{}
+//     q, k, v   q(isize b, isize h) -> const float*: row 0 of that head (grouped queries: k may use h / 3)
 //     causal    C<1>{}: query i sees keys j <= i; C<0>{}: all
-//     bias      bias(i64 b, i64 h, i64 i, i64 j, int lanes) -> vf, added to the scaled scores of keys j .. j + lanes - 1
+//     bias      bias(isize b, isize h, isize i, isize j, int lanes) -> vf, added to the scaled scores of keys j .. j + lanes - 1
 //               (a vector condition becomes select(condition, 0, -inf)); or NoBias{}
 //     scratch   attention_scratch(s, t, d, e) floats of this thread
-//   epilogue(i64 b, i64 h, i64 i, i64 c, vf value, int lanes)   output elements (b, h, i, c .. c + lanes - 1)
+//   epilogue(isize b, isize h, isize i, isize c, vf value, int lanes)   output elements (b, h, i, c .. c + lanes - 1)
 //
 // A query whose keys are all masked with -inf gives 0, as torch.nn.functional.scaled_dot_product_attention does; NaN
 // scores give NaN. The softmax is exact in two passes: the scores of a few queries stay whole in cache. Work is split over
@@ -46,12 +46,12 @@ inline constexpr int kFewQueries = 4;
 // Vectors in the last panel of keys, where their number is known.
 template <class T>
 inline constexpr int last_vectors = kAttentionNV;
-template <i64 T>
+template <isize T>
 inline constexpr int last_vectors<C<T>> =
     T % kAttentionNR == 0 ? kAttentionNV : static_cast<int>((T % kAttentionNR + VL - 1) / VL);
 
 // Distance of rows of scores: not a multiple of 4 KB, so that the rows of a tile do not share cache sets.
-NACRE_INLINE constexpr i64 score_pitch(i64 t) { return round_up(t, kAttentionNR) + 16; }
+NACRE_INLINE constexpr isize score_pitch(isize t) { return round_up(t, kAttentionNR) + 16; }
 
 template <class A>
 inline constexpr bool has_bias = true;
@@ -63,13 +63,13 @@ NACRE_INLINE vf greater(vf m, vf x) { return select(x > m, x, m); }
 
 // Exponentials of one row of scores in place, given the greatest of each lane; returns the factor that makes them add up
 // to 1. Elements [t, round_up(t, VL)) are -inf.
-__attribute__((noinline)) static inline float softmax_row(float* row, i64 t, const float* greatest_lanes) {
-  const i64 end = round_up(t, VL);
+__attribute__((noinline)) static inline float softmax_row(float* row, isize t, const float* greatest_lanes) {
+  const isize end = round_up(t, VL);
   const float greatest = reduce_max(load(greatest_lanes));
   if (greatest == -__builtin_inff()) {
     // Nothing to attend to: 0, but for a score that is NaN.
     bool nan = false;
-    NACRE_ROLLED for (i64 j = 0; j < t; ++j) {
+    NACRE_ROLLED for (isize j = 0; j < t; ++j) {
       nan |= row[j] != row[j];
       row[j] = 0.f;
     }
@@ -77,7 +77,7 @@ __attribute__((noinline)) static inline float softmax_row(float* row, i64 t, con
   }
   const vf m = splat(greatest);
   vf s0 = splat(0.f), s1 = splat(0.f);
-  i64 j = 0;
+  isize j = 0;
   NACRE_ROLLED for (; j + 2 * VL <= end; j += 2 * VL) {
     const vf e0 = exp_negative(load(row + j) - m), e1 = exp_negative(load(row + j + VL) - m);
     store(row + j, e0);
@@ -95,7 +95,7 @@ __attribute__((noinline)) static inline float softmax_row(float* row, i64 t, con
 
 // One vector of scores: scaled, biased, masked by order.
 template <class Causal, class Bias>
-NACRE_INLINE vf finish_score(vf x, float scale, Causal causal, Bias bias, i64 b, i64 h, i64 i, i64 j, i64 t) {
+NACRE_INLINE vf finish_score(vf x, float scale, Causal causal, Bias bias, isize b, isize h, isize i, isize j, isize t) {
   x *= splat(scale);
   if constexpr (has_bias<Bias>) {
     const int lanes = static_cast<int>(imin(VL, t - j));
@@ -109,9 +109,9 @@ NACRE_INLINE vf finish_score(vf x, float scale, Causal causal, Bias bias, i64 b,
 
 // All of a row: scores [0, t) are finished and become weights; returns their factor.
 template <class Causal, class Bias>
-NACRE_INLINE float weigh_row(float* row, float scale, Causal causal, Bias bias, i64 b, i64 h, i64 i, i64 t, i64 all) {
+NACRE_INLINE float weigh_row(float* row, float scale, Causal causal, Bias bias, isize b, isize h, isize i, isize t, isize all) {
   vf m = splat(-__builtin_inff());
-  i64 j = 0;
+  isize j = 0;
   NACRE_ROLLED for (; j + VL <= t; j += VL) {
     const vf x = finish_score(load(row + j), scale, causal, bias, b, h, i, j, all);
     store(row + j, x);
@@ -123,7 +123,7 @@ NACRE_INLINE float weigh_row(float* row, float scale, Causal causal, Bias bias, 
     store(row + j, x);
     m = greater(m, x);
   }
-  alignas(64) float greatest[VL];
+  NACRE_ALIGNED float greatest[VL];
   store(greatest, m);
   return softmax_row(row, t, greatest);
 }
@@ -132,15 +132,15 @@ NACRE_INLINE float weigh_row(float* row, float scale, Causal causal, Bias bias, 
 template <class A, class Causal, class Bias, class Epilogue>
 NACRE_INLINE void attention_row(const A& a, const float* __restrict q, const float* __restrict k,
                                 const float* __restrict v, float scale, Causal causal, Bias bias, float* __restrict row,
-                                i64 b, i64 h, i64 i, Epilogue epilogue) {
-  const i64 t = causal ? imin(a.t, i + 1) : i64{a.t};
-  const i64 whole = a.d / VL * VL;
+                                isize b, isize h, isize i, Epilogue epilogue) {
+  const isize t = causal ? imin(a.t, i + 1) : isize{a.t};
+  const isize whole = a.d / VL * VL;
   const int rest = static_cast<int>(a.d - whole);
-  auto dot = [&](auto keys, i64 j) NACRE_LAMBDA {
+  auto dot = [&](auto keys, isize j) NACRE_LAMBDA {
     constexpr int kKeys = decltype(keys)::value;
     vf sum[kKeys];
     NACRE_UNROLL for (int n = 0; n < kKeys; ++n) sum[n] = splat(0.f);
-    NACRE_ROLLED for (i64 l = 0; l < whole; l += VL) {
+    NACRE_ROLLED for (isize l = 0; l < whole; l += VL) {
       const vf x = load(q + l);
       NACRE_UNROLL for (int n = 0; n < kKeys; ++n) sum[n] = fma(x, load(k + (j + n) * a.k_t + l), sum[n]);
     }
@@ -152,16 +152,16 @@ NACRE_INLINE void attention_row(const A& a, const float* __restrict q, const flo
     }
     NACRE_UNROLL for (int n = 0; n < kKeys; ++n) row[j + n] = reduce_sum(sum[n]);
   };
-  i64 j = 0;
+  isize j = 0;
   NACRE_ROLLED for (; j + 4 <= t; j += 4) dot(C<4>{}, j);
   NACRE_ROLLED for (; j < t; ++j) dot(C<1>{}, j);
   const float inverse = weigh_row(row, scale, C<0>{}, bias, b, h, i, t, t);
-  auto columns = [&](auto vectors, i64 c) NACRE_LAMBDA {
+  auto columns = [&](auto vectors, isize c) NACRE_LAMBDA {
     constexpr int kVectors = decltype(vectors)::value;
     vf sum[kVectors];
     const int lanes = static_cast<int>(imin(VL, a.e - c));
     NACRE_UNROLL for (int n = 0; n < kVectors; ++n) sum[n] = splat(0.f);
-    NACRE_ROLLED for (i64 l = 0; l < t; ++l) {
+    NACRE_ROLLED for (isize l = 0; l < t; ++l) {
       const vf p = splat(row[l]);
       const float* x = v + l * a.v_t + c;
       if constexpr (kVectors == 1) {
@@ -174,15 +174,15 @@ NACRE_INLINE void attention_row(const A& a, const float* __restrict q, const flo
       epilogue(b, h, i, c + n * VL, sum[n] * splat(inverse), kVectors == 1 ? lanes : VL);
     }
   };
-  i64 c = 0;
+  isize c = 0;
   NACRE_ROLLED for (; c + 4 * VL <= a.e; c += 4 * VL) columns(C<4>{}, c);
   NACRE_ROLLED for (; c < a.e; c += VL) columns(C<1>{}, c);
 }
 
 }  // namespace detail
 
-NACRE_INLINE constexpr i64 attention_scratch(i64 s, i64 t, i64 d, i64 e) {
-  const i64 packed = s <= detail::kFewQueries
+NACRE_INLINE constexpr isize attention_scratch(isize s, isize t, isize d, isize e) {
+  const isize packed = s <= detail::kFewQueries
                          ? 0
                          : round_up(t, detail::kAttentionNR) * d + t * round_up(e, detail::kAttentionNR);
   return packed + detail::kAttentionRows * detail::score_pitch(t);
@@ -194,8 +194,8 @@ NACRE_INLINE void attention(const A& a, Q q, K k, V v, float scale, Causal causa
   constexpr int NV = detail::kAttentionNV, NR = detail::kAttentionNR, MR = detail::kAttentionRows;
   if (a.s <= detail::kFewQueries) {
     const Range rows = split(a.batch * a.heads * a.s, thread, threads);
-    NACRE_ROLLED for (i64 r = rows.begin; r < rows.end; ++r) {
-      const i64 i = r % a.s, h = r / a.s % a.heads, b = r / a.s / a.heads;
+    NACRE_ROLLED for (isize r = rows.begin; r < rows.end; ++r) {
+      const isize i = r % a.s, h = r / a.s % a.heads, b = r / a.s / a.heads;
       detail::attention_row(a, q(b, h) + i * a.q_s, k(b, h), v(b, h), scale, causal, bias, scratch, b, h, i, epilogue);
     }
     return;
@@ -205,30 +205,30 @@ NACRE_INLINE void attention(const A& a, Q q, K k, V v, float scale, Causal causa
   }
 
   const RowTiles tiles = row_tiles(a.s, MR);
-  const i64 pitch = detail::score_pitch(a.t);
+  const isize pitch = detail::score_pitch(a.t);
   float* keys = scratch;
   float* values = keys + round_up(a.t, NR) * a.d;
   float* scores = values + a.t * round_up(a.e, NR);
   const Range work = split(a.batch * a.heads * tiles.count, thread, threads);
-  i64 unit = work.begin;
+  isize unit = work.begin;
   NACRE_ROLLED while (unit < work.end) {
-    const i64 head = unit / tiles.count, b = head / a.heads, h = head % a.heads;
-    const i64 first_tile = unit - head * tiles.count, last_tile = imin(tiles.count, first_tile + (work.end - unit));
+    const isize head = unit / tiles.count, b = head / a.heads, h = head % a.heads;
+    const isize first_tile = unit - head * tiles.count, last_tile = imin(tiles.count, first_tile + (work.end - unit));
     unit += last_tile - first_tile;
     const float* kp = k(b, h);
     const float* vp = v(b, h);
     const float* qp = q(b, h);
-    NACRE_ROLLED for (i64 j = 0; j < a.t; j += NR) pack_panel<NV>(a.t, a.d, kp, C<1>{}, a.k_t, j, keys + j * a.d);
-    NACRE_ROLLED for (i64 c = 0; c < a.e; c += NR) pack_panel<NV>(a.e, a.t, vp, a.v_t, C<1>{}, c, values + c * a.t);
+    NACRE_ROLLED for (isize j = 0; j < a.t; j += NR) pack_panel<NV>(a.t, a.d, kp, C<1>{}, a.k_t, j, keys + j * a.d);
+    NACRE_ROLLED for (isize c = 0; c < a.e; c += NR) pack_panel<NV>(a.e, a.t, vp, a.v_t, C<1>{}, c, values + c * a.t);
 
-    auto block = [&](auto run, i64 rows, i64 first) NACRE_LAMBDA {
+    auto block = [&](auto run, isize rows, isize first) NACRE_LAMBDA {
       // Keys that some query of this tile sees.
-      const i64 t = causal ? imin(a.t, first + rows) : i64{a.t};
+      const isize t = causal ? imin(a.t, first + rows) : isize{a.t};
       run([&](auto fixed) NACRE_LAMBDA {
         constexpr int R = decltype(fixed)::value;
         const float* p[R];
         NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = qp + row_of(a.s, first, i) * a.q_s;
-        auto panel = [&](auto vectors, i64 j) NACRE_LAMBDA {
+        auto panel = [&](auto vectors, isize j) NACRE_LAMBDA {
           constexpr int kVectors = decltype(vectors)::value;
           Tile<R, kVectors> tile;
           tile.clear();
@@ -239,19 +239,19 @@ NACRE_INLINE void attention(const A& a, Q q, K k, V v, float scale, Causal causa
         };
         // The last panel may be narrower; that is worth a tile of its own where its width is known.
         constexpr int kLast = detail::last_vectors<decltype(a.t)>;
-        const i64 whole = kLast == NV ? t : imin(t, a.t / NR * NR);
-        i64 j = 0;
+        const isize whole = kLast == NV ? t : imin(t, a.t / NR * NR);
+        isize j = 0;
         NACRE_ROLLED for (; j < whole; j += NR) panel(C<NV>{}, j);
         if constexpr (kLast != NV) {
           if (j < t) panel(C<kLast>{}, j);
         }
       });
       float inverse[MR];
-      NACRE_ROLLED for (i64 i = 0; i < rows; ++i) {
+      NACRE_ROLLED for (isize i = 0; i < rows; ++i) {
         inverse[i] = detail::weigh_row(scores + i * pitch, scale, causal, bias, b, h, first + i, t, a.t);
       }
-      NACRE_ROLLED for (i64 c = 0; c < a.e; c += NR) {
-        alignas(64) float out[MR * NR];
+      NACRE_ROLLED for (isize c = 0; c < a.e; c += NR) {
+        NACRE_ALIGNED float out[MR * NR];
         run([&](auto fixed) NACRE_LAMBDA {
           constexpr int R = decltype(fixed)::value;
           const float* p[R];
@@ -261,17 +261,17 @@ NACRE_INLINE void attention(const A& a, Q q, K k, V v, float scale, Causal causa
           tile.add(p, C<1>{}, values + c * a.t, C<NR>{}, t);
           tile.write(out);
         });
-        const i64 width = imin(NR, a.e - c);
-        NACRE_ROLLED for (i64 i = 0; i < rows; ++i) {
-          NACRE_ROLLED for (i64 n = 0; n < width; n += VL) {
+        const isize width = imin(NR, a.e - c);
+        NACRE_ROLLED for (isize i = 0; i < rows; ++i) {
+          NACRE_ROLLED for (isize n = 0; n < width; n += VL) {
             epilogue(b, h, first + i, c + n, load(out + i * NR + n) * splat(inverse[i]),
                      static_cast<int>(imin(VL, width - n)));
           }
         }
       }
     };
-    NACRE_ROLLED for (i64 tile = first_tile; tile < last_tile; ++tile) {
-      const i64 first = tiles.row(tile), rows = tiles.row(tile + 1) - first;
+    NACRE_ROLLED for (isize tile = first_tile; tile < last_tile; ++tile) {
+      const isize first = tiles.row(tile), rows = tiles.row(tile + 1) - first;
       if constexpr (is_constant<decltype(a.s)>::value) {
         // Two heights at most.
         constexpr RowTiles t = row_tiles(decltype(a.s){}, MR);

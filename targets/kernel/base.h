@@ -2,11 +2,11 @@
 //
 // Kernels are freestanding C++20: nothing but these headers, vector extensions and compiler builtins.
 //
-//   C<56>{}                      a size known at compile time; converts to i64. Every size and stride parameter of the
-//                                library is a template type: pass C<...>{} for a constant, an i64 for a run-time value.
-//   Range split(i64 count, i64 part, i64 parts)    the part-th of `parts` nearly equal slices of [0, count)
+//   C<56>{}                      a size known at compile time; converts to isize. Every size and stride parameter of the
+//                                library is a template type: pass C<...>{} for a constant, an isize for a run-time value.
+//   Range split(isize count, isize part, isize parts)    the part-th of `parts` nearly equal slices of [0, count)
 //   NACRE_INLINE                 a function that must be inlined
-//   NACRE_LAMBDA                 follows a lambda's parameter list, so that it is inlined: [&](i64 m, vf x) NACRE_LAMBDA {...}
+//   NACRE_LAMBDA                 follows a lambda's parameter list, so that it is inlined: [&](isize m, vf x) NACRE_LAMBDA {...}
 //   NACRE_UNROLL                 before a loop of small constant length: unroll it fully
 #ifndef NACRE_KERNEL_BASE_H
 #define NACRE_KERNEL_BASE_H
@@ -24,6 +24,20 @@
 #define NACRE_UNROLL _Pragma("clang loop unroll(full)")
 #define NACRE_UNROLL4 _Pragma("clang loop unroll_count(4)")
 #define NACRE_ROLLED _Pragma("clang loop unroll(disable) vectorize(disable)")
+
+// Of arrays of vectors on the stack: as it is aligned anyway where vectors need no more.
+#ifdef __arm__
+#define NACRE_ALIGNED alignas(8)
+#else
+#define NACRE_ALIGNED alignas(64)
+#endif
+
+// To read soon. Microcontrollers have little to gain from it.
+#ifdef __arm__
+#define NACRE_PREFETCH(address, locality) static_cast<void>(address)
+#else
+#define NACRE_PREFETCH(address, locality) __builtin_prefetch(address, 0, locality)
+#endif
 
 // Cache sizes of the target in bytes, for one core. A target's compile flags set them.
 #ifndef NACRE_L1_BYTES
@@ -49,35 +63,44 @@ typedef __UINTPTR_TYPE__ uintptr_t;
 namespace nk {
 
 using i64 = int64_t;
+// Sizes, indices and distances in memory: as wide as addresses are.
+using isize = __PTRDIFF_TYPE__;
 
-template <i64 V>
+template <isize V>
 struct C {
-  static constexpr i64 value = V;
-  constexpr NACRE_MEMBER operator i64() const { return V; }
+  static constexpr isize value = V;
+  constexpr NACRE_MEMBER operator isize() const { return V; }
 };
 
 template <class T>
 struct is_constant {
   static constexpr bool value = false;
 };
-template <i64 V>
+template <isize V>
 struct is_constant<C<V>> {
   static constexpr bool value = true;
 };
 template <class... T>
 inline constexpr bool all_constant = (is_constant<T>::value && ...);
 
-NACRE_INLINE constexpr i64 imin(i64 a, i64 b) { return a < b ? a : b; }
-NACRE_INLINE constexpr i64 imax(i64 a, i64 b) { return a > b ? a : b; }
-NACRE_INLINE constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
-NACRE_INLINE constexpr i64 round_up(i64 a, i64 b) { return ceil_div(a, b) * b; }
+// As wide as the wider of both, and at least as sizes are.
+template <class A, class B>
+NACRE_INLINE constexpr auto imin(A a, B b) -> decltype(a + b + isize()) {
+  return a < b ? decltype(a + b + isize())(a) : decltype(a + b + isize())(b);
+}
+template <class A, class B>
+NACRE_INLINE constexpr auto imax(A a, B b) -> decltype(a + b + isize()) {
+  return a > b ? decltype(a + b + isize())(a) : decltype(a + b + isize())(b);
+}
+NACRE_INLINE constexpr isize ceil_div(isize a, isize b) { return (a + b - 1) / b; }
+NACRE_INLINE constexpr isize round_up(isize a, isize b) { return ceil_div(a, b) * b; }
 
 struct Range {
-  i64 begin, end;
+  isize begin, end;
 };
-NACRE_INLINE constexpr Range split(i64 count, i64 part, i64 parts) {
-  const i64 q = count / parts, r = count % parts;
-  const i64 begin = part * q + imin(part, r);
+NACRE_INLINE constexpr Range split(isize count, isize part, isize parts) {
+  const isize q = count / parts, r = count % parts;
+  const isize begin = part * q + imin(part, r);
   return {begin, begin + q + (part < r ? 1 : 0)};
 }
 

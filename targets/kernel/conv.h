@@ -3,13 +3,13 @@
 //   conv<NV>(Conv{.batch, .h, .w, .ic, .oc, .groups, .kh, .kw, .stride_h, .stride_w, .pad_h, .pad_w, .dilation_h,
 //                 .dilation_w, .oh, .ow, .sn, .sh, .sw}, const float* in, const float* weights, float* scratch,
 //            int thread, int threads, epilogue)
-//     ic, oc    channels of one group; every field is an i64 or C<...>{}; pad_* is the padding before the first element
+//     ic, oc    channels of one group; every field is an isize or C<...>{}; pad_* is the padding before the first element
 //     in        element (n, y, x, c) at in[n * sn + y * sh + x * sw + c], c counts over all groups
 //     weights   packed on the host: [group][ceil(oc / NR)][kh][kw][ic][NR], NR = NV * VL, zeros beyond oc, 64-byte aligned
 //     scratch   conv_scratch(ic) floats of this thread
 //   A 1x1 convolution with stride 1 and no padding is gemm over the pixels: use that.
 //
-//   conv_planar<NV>(Conv{...}, i64 sc, in, weights, scratch, thread, threads, epilogue)
+//   conv_planar<NV>(Conv{...}, isize sc, in, weights, scratch, thread, threads, epilogue)
 //     the same for an input whose channels lie apart (element at n * sn + c * sc + y * sh + x * sw): first layers, few
 //     channels. groups must be 1. scratch: conv_planar_scratch(ic, kh, kw, stride_h, stride_w, dilation_h, dilation_w, oh, ow)
 //   conv_planar<NV, Band>: Band rows of the result at a time (0: as many as fit in a part of L2), with that much less scratch:
@@ -22,7 +22,7 @@
 //       ky = ry + (taps - 1 - ty) * stride_h, likewise x.
 //     scratch   conv_scratch(ic)
 //
-//   epilogue(i64 n, i64 y, i64 x, i64 c, vf value, int lanes)   output elements (n, y, x, c .. c + lanes - 1), c over all
+//   epilogue(isize n, isize y, isize x, isize c, vf value, int lanes)   output elements (n, y, x, c .. c + lanes - 1), c over all
 //     groups; called once per element, on one thread; lanes is VL or less at the end of a group's channels.
 //
 // Pixels outside the image are read from a row of zeros in scratch. Tiles of pixels run across rows and images, so that
@@ -58,10 +58,10 @@ struct Conv {
   SW sw;
 };
 
-NACRE_INLINE constexpr i64 conv_scratch(i64 ic) { return round_up(ic, 16); }
+NACRE_INLINE constexpr isize conv_scratch(isize ic) { return round_up(ic, 16); }
 
 struct Pixel {
-  i64 n, y, x;
+  isize n, y, x;
 };
 
 namespace detail {
@@ -72,7 +72,7 @@ NACRE_INLINE constexpr auto times(A a, B b) {
   if constexpr (all_constant<A, B>) {
     return C<A::value * B::value>{};
   } else {
-    return i64{a} * i64{b};
+    return isize{a} * isize{b};
   }
 }
 // Columns that `count` outputs read: constant if all are.
@@ -81,12 +81,12 @@ NACRE_INLINE constexpr auto reach(Count count, Stride stride, Taps taps, Dilatio
   if constexpr (all_constant<Count, Stride, Taps, Dilation>) {
     return C<(Count::value - 1) * Stride::value + (Taps::value - 1) * Dilation::value + 1>{};
   } else {
-    return i64{(count - 1) * stride + (taps - 1) * dilation + 1};
+    return isize{(count - 1) * stride + (taps - 1) * dilation + 1};
   }
 }
 template <class A, class B>
 inline constexpr bool never_equal = false;
-template <i64 A, i64 B>
+template <isize A, isize B>
 inline constexpr bool never_equal<C<A>, C<B>> = A != B;
 template <class T>
 inline constexpr bool constant_zero = false;
@@ -112,8 +112,8 @@ inline constexpr bool ends_inside = covers(decltype(S::h){}, decltype(S::oh){}, 
                                     covers(decltype(S::w){}, decltype(S::ow){}, decltype(S::stride_w){}, decltype(S::kw){}, decltype(S::dilation_w){});
 
 template <class S>
-NACRE_INLINE Pixel pixel_at(const S& s, i64 index) {
-  const i64 row = index / s.ow;
+NACRE_INLINE Pixel pixel_at(const S& s, isize index) {
+  const isize row = index / s.ow;
   if constexpr (single_image<S>) return {0, row, index % s.ow};
   return {row / s.oh, row % s.oh, index % s.ow};
 }
@@ -129,7 +129,7 @@ NACRE_INLINE void next(const S& s, Pixel& p) {
 }
 
 template <int R, int NV, class S, class Epilogue>
-NACRE_INLINE void finish_pixels(const Tile<R, NV>& tile, const S& s, i64 first, i64 c, Epilogue epilogue) {
+NACRE_INLINE void finish_pixels(const Tile<R, NV>& tile, const S& s, isize first, isize c, Epilogue epilogue) {
   Pixel p = pixel_at(s, first);
   NACRE_UNROLL for (int i = 0; i < R; ++i) {
     NACRE_UNROLL for (int v = 0; v < NV; ++v) epilogue(p.n, p.y, p.x, c + v * VL, tile.acc[i][v], VL);
@@ -137,12 +137,12 @@ NACRE_INLINE void finish_pixels(const Tile<R, NV>& tile, const S& s, i64 first, 
   }
 }
 template <int NV, class S, class Epilogue>
-NACRE_INLINE void finish_pixels(i64 rows, const float* values, const S& s, i64 first, i64 c, i64 width,
+NACRE_INLINE void finish_pixels(isize rows, const float* values, const S& s, isize first, isize c, isize width,
                                 Epilogue epilogue) {
   Pixel p = pixel_at(s, first);
   width = imin(width, NV * VL);
-  NACRE_ROLLED for (i64 i = 0; i < rows; ++i) {
-    NACRE_ROLLED for (i64 v = 0; v < width; v += VL) {
+  NACRE_ROLLED for (isize i = 0; i < rows; ++i) {
+    NACRE_ROLLED for (isize v = 0; v < width; v += VL) {
       epilogue(p.n, p.y, p.x, c + v, load(values + i * (NV * VL) + v), static_cast<int>(imin(VL, width - v)));
     }
     next(s, p);
@@ -152,11 +152,11 @@ NACRE_INLINE void finish_pixels(i64 rows, const float* values, const S& s, i64 f
 // One tile: R output pixels from `first` on, against one panel of weights.
 template <int R, int NV, class S, class Pixels>
 NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const float* in, const float* zeros,
-                            const float* b, i64 first, Ahead& ahead) {
+                            const float* b, isize first, Ahead& ahead) {
   constexpr int NR = NV * VL;
   constexpr bool kNoPadding = constant_zero<decltype(s.pad_h)> && constant_zero<decltype(s.pad_w)> && ends_inside<S>;
-  const i64 reach_y = (s.kh - 1) * s.dilation_h, reach_x = (s.kw - 1) * s.dilation_w;
-  i64 y0[R], x0[R];
+  const isize reach_y = (s.kh - 1) * s.dilation_h, reach_x = (s.kw - 1) * s.dilation_w;
+  isize y0[R], x0[R];
   const float* base[R];
   bool inside = true;
   Pixel p = pixel_at(s, first);
@@ -170,7 +170,7 @@ NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const 
     if (is_constant<Pixels>::value || first + i + 1 < pixels) next(s, p);
   }
   tile.clear();
-  constexpr i64 kMost = 2 * kTilePieceK;
+  constexpr isize kMost = 2 * kTilePieceK;
   Pieces<R, NV, kMost> pieces;
   const auto add = [&](const float* const (&a)[R], auto length) NACRE_LAMBDA {
     if (is_constant<decltype(s.kh)>::value && s.kh * s.kw * s.ic <= kMost) {
@@ -183,7 +183,7 @@ NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const 
   // Inside, where the taps of a row lie side by side in memory, they are one long run.
   if constexpr (!never_equal<decltype(s.sw), decltype(s.ic)> && !never_equal<decltype(s.dilation_w), C<1>>) {
     if ((kNoPadding || inside) && s.sw == s.ic && s.dilation_w == 1) {
-      NACRE_ROLLED for (i64 ky = 0; ky < s.kh; ++ky) {
+      NACRE_ROLLED for (isize ky = 0; ky < s.kh; ++ky) {
         const float* a[R];
         NACRE_UNROLL for (int i = 0; i < R; ++i) a[i] = base[i] + ky * s.dilation_h * s.sh;
         add(a, times(s.kw, s.ic));
@@ -192,14 +192,14 @@ NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const 
       return;
     }
   }
-  NACRE_ROLLED for (i64 ky = 0; ky < s.kh; ++ky) {
-    NACRE_ROLLED for (i64 kx = 0; kx < s.kw; ++kx) {
-      const i64 dy = ky * s.dilation_h, dx = kx * s.dilation_w, tap = dy * s.sh + dx * s.sw;
+  NACRE_ROLLED for (isize ky = 0; ky < s.kh; ++ky) {
+    NACRE_ROLLED for (isize kx = 0; kx < s.kw; ++kx) {
+      const isize dy = ky * s.dilation_h, dx = kx * s.dilation_w, tap = dy * s.sh + dx * s.sw;
       const float* a[R];
       NACRE_UNROLL for (int i = 0; i < R; ++i) {
-        const i64 y = y0[i] + dy, x = x0[i] + dx;
-        const bool in_image = kNoPadding || (static_cast<uint64_t>(y) < static_cast<uint64_t>(i64{s.h}) &&
-                              static_cast<uint64_t>(x) < static_cast<uint64_t>(i64{s.w}));
+        const isize y = y0[i] + dy, x = x0[i] + dx;
+        const bool in_image = kNoPadding || (static_cast<uint64_t>(y) < static_cast<uint64_t>(isize{s.h}) &&
+                              static_cast<uint64_t>(x) < static_cast<uint64_t>(isize{s.w}));
         a[i] = in_image ? base[i] + tap : zeros;
       }
       add(a, s.ic);
@@ -209,27 +209,27 @@ NACRE_INLINE void conv_tile(Tile<R, NV>& tile, const S& s, Pixels pixels, const 
 }
 
 template <int NV, class S, class Epilogue>
-NACRE_INLINE void conv_group(const S& s, i64 group, const float* __restrict in, const float* __restrict weights,
+NACRE_INLINE void conv_group(const S& s, isize group, const float* __restrict in, const float* __restrict weights,
                              const float* __restrict zeros, int thread, int threads, Epilogue epilogue) {
   constexpr int MR = tile_rows(NV), NR = NV * VL;
   const auto pixels = times(times(s.batch, s.oh), s.ow);
-  const i64 k = s.kh * s.kw * s.ic, panels = ceil_div(s.oc, NR);
+  const isize k = s.kh * s.kw * s.ic, panels = ceil_div(s.oc, NR);
   const RowTiles tiles = row_tiles(pixels, MR);
-  const i64 tile_floats = MR * s.ic * imin(s.stride_h, s.kh) * imin(s.stride_w, s.kw);
+  const isize tile_floats = MR * s.ic * imin(s.stride_h, s.kh) * imin(s.stride_w, s.kw);
   const Part part = split_grid(tiles.count, panels, tile_floats * 4, NR * k * 4, thread, threads);
-  const i64 block = imax(1, kBlockFloats / imax(1, tile_floats));
-  NACRE_ROLLED for (i64 t = part.tiles.begin; t < part.tiles.end; t += block) {
-    const i64 t_end = imin(part.tiles.end, t + block);
-    NACRE_ROLLED for (i64 panel = part.panels.begin; panel < part.panels.end; ++panel) {
+  const isize block = imax(1, kBlockFloats / imax(1, tile_floats));
+  NACRE_ROLLED for (isize t = part.tiles.begin; t < part.tiles.end; t += block) {
+    const isize t_end = imin(part.tiles.end, t + block);
+    NACRE_ROLLED for (isize panel = part.panels.begin; panel < part.panels.end; ++panel) {
       const float* b = weights + (group * panels + panel) * k * NR;
-      const i64 column = panel * NR, c = group * s.oc + column;
+      const isize column = panel * NR, c = group * s.oc + column;
       Ahead ahead = ahead_of(b + k * NR, k * NR, t_end - t, k);
       for_tiles<MR, NV>(
           pixels, t, t_end, column + NR <= s.oc,
-          [&]<int R>(Tile<R, NV>& tile, i64 first)
+          [&]<int R>(Tile<R, NV>& tile, isize first)
               NACRE_LAMBDA { conv_tile(tile, s, pixels, in + group * s.ic, zeros, b, first, ahead); },
-          [&](const auto& tile, i64 first) NACRE_LAMBDA { finish_pixels(tile, s, first, c, epilogue); },
-          [&](i64 rows, i64 first, const float* values)
+          [&](const auto& tile, isize first) NACRE_LAMBDA { finish_pixels(tile, s, first, c, epilogue); },
+          [&](isize rows, isize first, const float* values)
               NACRE_LAMBDA { finish_pixels<NV>(rows, values, s, first, c, s.oc - column, epilogue); });
     }
   }
@@ -238,13 +238,13 @@ NACRE_INLINE void conv_group(const S& s, i64 group, const float* __restrict in, 
 template <int NV, class S, class Epilogue>
 NACRE_INLINE void conv_groups(const S& s, const float* in, const float* weights, const float* zeros, int thread,
                               int threads, Epilogue epilogue) {
-  NACRE_ROLLED for (i64 g = 0; g < s.groups; ++g) {
+  NACRE_ROLLED for (isize g = 0; g < s.groups; ++g) {
     conv_group<NV>(s, g, in, weights, zeros, thread, threads, epilogue);
   }
 }
 
-NACRE_INLINE void clear_row(float* row, i64 count) {
-  NACRE_ROLLED for (i64 i = 0; i < count; i += VL) store(row + i, splat(0.f));
+NACRE_INLINE void clear_row(float* row, isize count) {
+  NACRE_ROLLED for (isize i = 0; i < count; i += VL) store(row + i, splat(0.f));
 }
 
 }  // namespace detail
@@ -259,20 +259,20 @@ NACRE_INLINE void conv(const S& s, const float* in, const float* weights, float*
 // ---- input with channels apart ---------------------------------------------------------------------------------------------
 
 // Output rows that are made from one band of copied input rows.
-NACRE_INLINE constexpr i64 planar_band(i64 ic, i64 kh, i64 kw, i64 stride_h, i64 stride_w, i64 dilation_h,
-                                       i64 dilation_w, i64 oh, i64 ow) {
-  const i64 row = ((ow - 1) * stride_w + (kw - 1) * dilation_w + 1) * ic;
-  const i64 rows = NACRE_L2_BYTES / 4 / 8 / imax(1, row);
-  const i64 most = imax(1, imin(16, (rows - (kh - 1) * dilation_h - 1) / imax(1, stride_h) + 1));
+NACRE_INLINE constexpr isize planar_band(isize ic, isize kh, isize kw, isize stride_h, isize stride_w, isize dilation_h,
+                                       isize dilation_w, isize oh, isize ow) {
+  const isize row = ((ow - 1) * stride_w + (kw - 1) * dilation_w + 1) * ic;
+  const isize rows = NACRE_L2_BYTES / 4 / 8 / imax(1, row);
+  const isize most = imax(1, imin(16, (rows - (kh - 1) * dilation_h - 1) / imax(1, stride_h) + 1));
   // Bands of one height, if that costs little.
-  for (i64 band = imin(most, oh); 2 * band > most; --band) {
+  for (isize band = imin(most, oh); 2 * band > most; --band) {
     if (oh % band == 0) return band;
   }
   return most;
 }
-NACRE_INLINE constexpr i64 conv_planar_scratch(i64 ic, i64 kh, i64 kw, i64 stride_h, i64 stride_w, i64 dilation_h,
-                                               i64 dilation_w, i64 oh, i64 ow, i64 rows = 0) {
-  const i64 band = rows > 0 ? rows : planar_band(ic, kh, kw, stride_h, stride_w, dilation_h, dilation_w, oh, ow);
+NACRE_INLINE constexpr isize conv_planar_scratch(isize ic, isize kh, isize kw, isize stride_h, isize stride_w, isize dilation_h,
+                                               isize dilation_w, isize oh, isize ow, isize rows = 0) {
+  const isize band = rows > 0 ? rows : planar_band(ic, kh, kw, stride_h, stride_w, dilation_h, dilation_w, oh, ow);
   return round_up(((ow - 1) * stride_w + (kw - 1) * dilation_w + 1) * ic *
                       ((band - 1) * stride_h + (kh - 1) * dilation_h + 1),
                   16) +
@@ -282,12 +282,12 @@ NACRE_INLINE constexpr i64 conv_planar_scratch(i64 ic, i64 kh, i64 kw, i64 strid
 namespace detail {
 
 // The height of all bands, if it is one and known; else 0.
-template <i64 Rows, class B, class H, class W, class IC, class OC, class G, class KH, class KW, class StrideH, class StrideW,
+template <isize Rows, class B, class H, class W, class IC, class OC, class G, class KH, class KW, class StrideH, class StrideW,
           class PadH, class PadW, class DilationH, class DilationW, class OH, class OW, class... Rest>
 NACRE_INLINE constexpr auto whole_bands(const Conv<B, H, W, IC, OC, G, KH, KW, StrideH, StrideW, PadH, PadW, DilationH,
                                                    DilationW, OH, OW, Rest...>&) {
   if constexpr (all_constant<IC, KH, KW, StrideH, StrideW, DilationH, DilationW, OH, OW>) {
-    constexpr i64 band = Rows > 0 ? Rows : planar_band(IC::value, KH::value, KW::value, StrideH::value, StrideW::value, DilationH::value,
+    constexpr isize band = Rows > 0 ? Rows : planar_band(IC::value, KH::value, KW::value, StrideH::value, StrideW::value, DilationH::value,
                                      DilationW::value, OH::value, OW::value);
     return C<OH::value % band == 0 ? band : 0>{};
   } else {
@@ -297,31 +297,31 @@ NACRE_INLINE constexpr auto whole_bands(const Conv<B, H, W, IC, OC, G, KH, KW, S
 
 }  // namespace detail
 
-template <int NV, i64 Rows = 0, class S, class Epilogue>
-NACRE_INLINE void conv_planar(const S& s, i64 sc, const float* __restrict in, const float* __restrict weights,
+template <int NV, isize Rows = 0, class S, class Epilogue>
+NACRE_INLINE void conv_planar(const S& s, isize sc, const float* __restrict in, const float* __restrict weights,
                               float* __restrict scratch, int thread, int threads, Epilogue epilogue) {
-  const i64 band = Rows > 0 ? Rows : planar_band(s.ic, s.kh, s.kw, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.oh, s.ow);
+  const isize band = Rows > 0 ? Rows : planar_band(s.ic, s.kh, s.kw, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.oh, s.ow);
   const auto width = detail::reach(s.ow, s.stride_w, s.kw, s.dilation_w);
   const auto pitch = detail::times(width, s.ic);
-  const i64 bands = ceil_div(s.oh, band);
+  const isize bands = ceil_div(s.oh, band);
   const Range mine = split(s.batch * bands, thread, threads);
-  NACRE_ROLLED for (i64 i = mine.begin; i < mine.end; ++i) {
-    const i64 n = i / bands, y_begin = i % bands * band, y_end = imin(s.oh, y_begin + band);
-    const i64 rows = (y_end - y_begin - 1) * s.stride_h + (s.kh - 1) * s.dilation_h + 1;
-    const i64 top = y_begin * s.stride_h - s.pad_h;
-    const i64 left = imin(s.pad_w, width), right = imax(left, imin(width, s.w + s.pad_w));
-    NACRE_ROLLED for (i64 r = 0; r < rows; ++r) {
+  NACRE_ROLLED for (isize i = mine.begin; i < mine.end; ++i) {
+    const isize n = i / bands, y_begin = i % bands * band, y_end = imin(s.oh, y_begin + band);
+    const isize rows = (y_end - y_begin - 1) * s.stride_h + (s.kh - 1) * s.dilation_h + 1;
+    const isize top = y_begin * s.stride_h - s.pad_h;
+    const isize left = imin(s.pad_w, width), right = imax(left, imin(width, s.w + s.pad_w));
+    NACRE_ROLLED for (isize r = 0; r < rows; ++r) {
       float* to = scratch + r * pitch;
-      const i64 y = top + r;
+      const isize y = top + r;
       if (y < 0 || y >= s.h) {
-        NACRE_ROLLED for (i64 x = 0; x < pitch; ++x) to[x] = 0.f;
+        NACRE_ROLLED for (isize x = 0; x < pitch; ++x) to[x] = 0.f;
         continue;
       }
-      NACRE_ROLLED for (i64 x = 0; x < left * s.ic; ++x) to[x] = 0.f;
-      NACRE_ROLLED for (i64 x = right * s.ic; x < pitch; ++x) to[x] = 0.f;
-      NACRE_ROLLED for (i64 c = 0; c < s.ic; ++c) {
+      NACRE_ROLLED for (isize x = 0; x < left * s.ic; ++x) to[x] = 0.f;
+      NACRE_ROLLED for (isize x = right * s.ic; x < pitch; ++x) to[x] = 0.f;
+      NACRE_ROLLED for (isize c = 0; c < s.ic; ++c) {
         const float* from = in + n * s.sn + c * sc + y * s.sh - s.pad_w * s.sw;
-        NACRE_UNROLL4 for (i64 x = left; x < right; ++x) to[x * s.ic + c] = from[x * s.sw];
+        NACRE_UNROLL4 for (isize x = left; x < right; ++x) to[x * s.ic + c] = from[x * s.sw];
       }
     }
     auto run = [&](auto height) NACRE_LAMBDA {
@@ -341,18 +341,18 @@ NACRE_INLINE void conv_planar(const S& s, i64 sc, const float* __restrict in, co
                        .dilation_w = s.dilation_w,
                        .oh = height,
                        .ow = s.ow,
-                       .sn = i64{0},
+                       .sn = isize{0},
                        .sh = pitch,
                        .sw = s.ic};
       detail::conv_groups<NV>(whole, scratch, weights, scratch, 0, 1,
-                              [&](i64, i64 y, i64 x, i64 c, vf value, int lanes)
+                              [&](isize, isize y, isize x, isize c, vf value, int lanes)
                                   NACRE_LAMBDA { epilogue(n, y_begin + y, x, c, value, lanes); });
     };
     using Whole = decltype(detail::whole_bands<Rows>(s));
     if constexpr (Whole::value > 0) {
       run(Whole{});
     } else {
-      run(i64{y_end - y_begin});
+      run(isize{y_end - y_begin});
     }
   }
 }
@@ -364,18 +364,18 @@ namespace detail {
 template <int RY, int RX, int NV, class S, class Epilogue>
 NACRE_INLINE void transposed_phase(const S& s, const float* in, const float* weights, const float* zeros, int thread,
                                    int threads, Epilogue epilogue) {
-  constexpr i64 kStrideH = decltype(s.stride_h)::value, kStrideW = decltype(s.stride_w)::value;
-  constexpr i64 kTapsY = imax(0, ceil_div(decltype(s.kh)::value - RY, kStrideH));
-  constexpr i64 kTapsX = imax(0, ceil_div(decltype(s.kw)::value - RX, kStrideW));
+  constexpr isize kStrideH = decltype(s.stride_h)::value, kStrideW = decltype(s.stride_w)::value;
+  constexpr isize kTapsY = imax(0, ceil_div(decltype(s.kh)::value - RY, kStrideH));
+  constexpr isize kTapsX = imax(0, ceil_div(decltype(s.kw)::value - RX, kStrideW));
   // Output row y = q * stride + RY - pad for q in [q0, q1).
-  auto first = [](i64 pad, i64 r, i64 stride) NACRE_LAMBDA { return pad > r ? ceil_div(pad - r, stride) : 0; };
-  auto end = [](i64 size, i64 pad, i64 r, i64 stride) NACRE_LAMBDA {
+  auto first = [](isize pad, isize r, isize stride) NACRE_LAMBDA { return pad > r ? ceil_div(pad - r, stride) : 0; };
+  auto end = [](isize size, isize pad, isize r, isize stride) NACRE_LAMBDA {
     return size + pad > r ? ceil_div(size + pad - r, stride) : 0;
   };
-  const i64 q0 = first(s.pad_h, RY, kStrideH), q1 = end(s.oh, s.pad_h, RY, kStrideH);
-  const i64 p0 = first(s.pad_w, RX, kStrideW), p1 = end(s.ow, s.pad_w, RX, kStrideW);
+  const isize q0 = first(s.pad_h, RY, kStrideH), q1 = end(s.oh, s.pad_h, RY, kStrideH);
+  const isize p0 = first(s.pad_w, RX, kStrideW), p1 = end(s.ow, s.pad_w, RX, kStrideW);
   if (q1 <= q0 || p1 <= p0) return;
-  const i64 y0 = q0 * kStrideH + RY - s.pad_h, x0 = p0 * kStrideW + RX - s.pad_w;
+  const isize y0 = q0 * kStrideH + RY - s.pad_h, x0 = p0 * kStrideW + RX - s.pad_w;
   const Conv phase{.batch = s.batch,
                    .h = s.h,
                    .w = s.w,
@@ -396,7 +396,7 @@ NACRE_INLINE void transposed_phase(const S& s, const float* in, const float* wei
                    .sh = s.sh,
                    .sw = s.sw};
   conv_groups<NV>(phase, in, weights, zeros, thread, threads,
-                  [&](i64 n, i64 y, i64 x, i64 c, vf value, int lanes) NACRE_LAMBDA {
+                  [&](isize n, isize y, isize x, isize c, vf value, int lanes) NACRE_LAMBDA {
                     epilogue(n, y0 + y * kStrideH, x0 + x * kStrideW, c, value, lanes);
                   });
 }
@@ -404,13 +404,13 @@ NACRE_INLINE void transposed_phase(const S& s, const float* in, const float* wei
 template <int Phase, int NV, class S, class Epilogue>
 NACRE_INLINE void transposed_phases(const S& s, const float* in, const float* weights, const float* zeros, int thread,
                                     int threads, Epilogue epilogue) {
-  constexpr i64 kStrideH = decltype(s.stride_h)::value, kStrideW = decltype(s.stride_w)::value;
+  constexpr isize kStrideH = decltype(s.stride_h)::value, kStrideW = decltype(s.stride_w)::value;
   if constexpr (Phase < kStrideH * kStrideW) {
-    constexpr i64 kRY = Phase / kStrideW, kRX = Phase % kStrideW;
+    constexpr isize kRY = Phase / kStrideW, kRX = Phase % kStrideW;
     transposed_phase<kRY, kRX, NV>(s, in, weights, zeros, thread, threads, epilogue);
-    constexpr i64 kTaps = imax(0, ceil_div(decltype(s.kh)::value - kRY, kStrideH)) *
+    constexpr isize kTaps = imax(0, ceil_div(decltype(s.kh)::value - kRY, kStrideH)) *
                           imax(0, ceil_div(decltype(s.kw)::value - kRX, kStrideW));
-    const i64 size = s.groups * ceil_div(s.oc, NV * VL) * kTaps * s.ic * (NV * VL);
+    const isize size = s.groups * ceil_div(s.oc, NV * VL) * kTaps * s.ic * (NV * VL);
     transposed_phases<Phase + 1, NV>(s, in, weights + size, zeros, thread, threads, epilogue);
   }
 }

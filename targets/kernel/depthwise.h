@@ -4,7 +4,7 @@
 //                       .oh, .ow, .sn, .sh, .sw}, const float* in, const float* weights, int thread, int threads, epilogue)
 //     in        element (n, y, x, c) at in[n * sn + y * sh + x * sw + c]
 //     weights   packed on the host: [kh][kw][round_up(c, VL)], zeros beyond c, 64-byte aligned
-//   epilogue(i64 n, i64 y, i64 x, i64 c, vf value, int lanes)   as in conv.h
+//   epilogue(isize n, isize y, isize x, isize c, vf value, int lanes)   as in conv.h
 //
 // Several output columns at once share the loads of weights (and, for unit stride and small kernels, of the image).
 // Columns whose taps leave the image are computed one by one with the taps that are inside.
@@ -47,9 +47,9 @@ inline constexpr bool small_kernel<S> = S::value <= 3;
 // Output columns [x, x + T) of row y, all taps inside horizontally; rows [ky_begin, ky_end) of the filter.
 template <int T, class S, class Load>
 NACRE_INLINE void depthwise_columns(const S& s, vf (&acc)[T], const float* __restrict row, const float* __restrict w,
-                                    i64 ky_begin, i64 ky_end, i64 pitch, Load load_lanes) {
+                                    isize ky_begin, isize ky_end, isize pitch, Load load_lanes) {
   NACRE_UNROLL for (int t = 0; t < T; ++t) acc[t] = splat(0.f);
-  NACRE_ROLLED for (i64 ky = ky_begin; ky < ky_end; ++ky) {
+  NACRE_ROLLED for (isize ky = ky_begin; ky < ky_end; ++ky) {
     const float* __restrict p = row + ky * s.dilation_h * s.sh;
     const float* __restrict f = w + ky * s.kw * pitch;
     if constexpr (small_kernel<decltype(s.kw)>) {
@@ -60,7 +60,7 @@ NACRE_INLINE void depthwise_columns(const S& s, vf (&acc)[T], const float* __res
         }
       }
     } else {
-      NACRE_ROLLED for (i64 kx = 0; kx < s.kw; ++kx) {
+      NACRE_ROLLED for (isize kx = 0; kx < s.kw; ++kx) {
         const vf fv = load(f + kx * pitch);
         NACRE_UNROLL for (int t = 0; t < T; ++t) {
           acc[t] = fma(load_lanes(p + (t * s.stride_w + kx * s.dilation_w) * s.sw), fv, acc[t]);
@@ -76,31 +76,31 @@ template <class S, class Epilogue>
 NACRE_INLINE void depthwise(const S& s, const float* __restrict in, const float* __restrict weights, int thread,
                             int threads, Epilogue epilogue) {
   constexpr int T = detail::small_kernel<decltype(s.kw)> ? (kRegisters == 32 ? 8 : 4) : (kRegisters == 8 ? 4 : 8);
-  const i64 pitch = round_up(s.c, VL);
-  const i64 reach_x = (s.kw - 1) * s.dilation_w;
+  const isize pitch = round_up(s.c, VL);
+  const isize reach_x = (s.kw - 1) * s.dilation_w;
   // Columns [x_begin, x_end) have all their taps inside.
-  const i64 x_begin = imin(s.ow, ceil_div(s.pad_w, s.stride_w));
-  const i64 last = s.w - 1 - reach_x + s.pad_w;
-  const i64 x_end = imax(x_begin, imin(s.ow, last < 0 ? 0 : last / s.stride_w + 1));
+  const isize x_begin = imin(s.ow, ceil_div(s.pad_w, s.stride_w));
+  const isize last = s.w - 1 - reach_x + s.pad_w;
+  const isize x_end = imax(x_begin, imin(s.ow, last < 0 ? 0 : last / s.stride_w + 1));
   const Range rows = split(s.batch * s.oh, thread, threads);
-  const i64 whole_c = s.c / VL * VL;
+  const isize whole_c = s.c / VL * VL;
 
-  NACRE_ROLLED for (i64 row = rows.begin; row < rows.end; ++row) {
-    const i64 n = row / s.oh, y = row % s.oh;
-    const i64 y0 = y * s.stride_h - s.pad_h;
-    const i64 ky_begin = y0 < 0 ? imin(s.kh, ceil_div(-y0, s.dilation_h)) : 0;
-    const i64 ky_end = imax(ky_begin, imin(s.kh, s.h > y0 ? ceil_div(s.h - y0, s.dilation_h) : 0));
+  NACRE_ROLLED for (isize row = rows.begin; row < rows.end; ++row) {
+    const isize n = row / s.oh, y = row % s.oh;
+    const isize y0 = y * s.stride_h - s.pad_h;
+    const isize ky_begin = y0 < 0 ? imin(s.kh, ceil_div(-y0, s.dilation_h)) : 0;
+    const isize ky_end = imax(ky_begin, imin(s.kh, s.h > y0 ? ceil_div(s.h - y0, s.dilation_h) : 0));
     const float* image = in + n * s.sn + y0 * s.sh;
     // One column at the image's edge, with the filter columns that are inside.
-    auto edge = [&](i64 x) NACRE_LAMBDA {
-      const i64 x0 = x * s.stride_w - s.pad_w;
-      const i64 kx_begin = x0 < 0 ? imin(s.kw, ceil_div(-x0, s.dilation_w)) : 0;
-      const i64 kx_end = imin(s.kw, s.w > x0 ? ceil_div(s.w - x0, s.dilation_w) : 0);
-      NACRE_ROLLED for (i64 c = 0; c < s.c; c += VL) {
+    auto edge = [&](isize x) NACRE_LAMBDA {
+      const isize x0 = x * s.stride_w - s.pad_w;
+      const isize kx_begin = x0 < 0 ? imin(s.kw, ceil_div(-x0, s.dilation_w)) : 0;
+      const isize kx_end = imin(s.kw, s.w > x0 ? ceil_div(s.w - x0, s.dilation_w) : 0);
+      NACRE_ROLLED for (isize c = 0; c < s.c; c += VL) {
         const int lanes = static_cast<int>(imin(VL, s.c - c));
         vf acc = splat(0.f);
-        NACRE_ROLLED for (i64 ky = ky_begin; ky < ky_end; ++ky) {
-          NACRE_ROLLED for (i64 kx = kx_begin; kx < kx_end; ++kx) {
+        NACRE_ROLLED for (isize ky = ky_begin; ky < ky_end; ++ky) {
+          NACRE_ROLLED for (isize kx = kx_begin; kx < kx_end; ++kx) {
             const float* p = image + ky * s.dilation_h * s.sh + (x0 + kx * s.dilation_w) * s.sw + c;
             acc = fma(lanes == VL ? load(p) : load_part(p, lanes), load(weights + (ky * s.kw + kx) * pitch + c), acc);
           }
@@ -108,11 +108,11 @@ NACRE_INLINE void depthwise(const S& s, const float* __restrict in, const float*
         epilogue(n, y, x, c, acc, lanes);
       }
     };
-    auto inner = [&](auto columns, i64 x) NACRE_LAMBDA {
+    auto inner = [&](auto columns, isize x) NACRE_LAMBDA {
       constexpr int kColumns = decltype(columns)::value;
       const float* p = image + (x * s.stride_w - s.pad_w) * s.sw;
       vf acc[kColumns];
-      NACRE_ROLLED for (i64 c = 0; c < whole_c; c += VL) {
+      NACRE_ROLLED for (isize c = 0; c < whole_c; c += VL) {
         detail::depthwise_columns(s, acc, p + c, weights + c, ky_begin, ky_end, pitch,
                                   [](const float* q) NACRE_LAMBDA { return load(q); });
         NACRE_UNROLL for (int t = 0; t < kColumns; ++t) epilogue(n, y, x + t, c, acc[t], VL);
@@ -124,8 +124,8 @@ NACRE_INLINE void depthwise(const S& s, const float* __restrict in, const float*
         NACRE_UNROLL for (int t = 0; t < kColumns; ++t) epilogue(n, y, x + t, whole_c, acc[t], lanes);
       }
     };
-    NACRE_ROLLED for (i64 x = 0; x < x_begin; ++x) edge(x);
-    i64 x = x_begin;
+    NACRE_ROLLED for (isize x = 0; x < x_begin; ++x) edge(x);
+    isize x = x_begin;
     NACRE_ROLLED for (; x + T <= x_end; x += T) inner(C<T>{}, x);
     NACRE_ROLLED for (; x < x_end; ++x) inner(C<1>{}, x);
     NACRE_ROLLED for (x = x_end; x < s.ow; ++x) edge(x);

@@ -22,7 +22,7 @@ struct FftRows {
   const T* sine;
   T* to_re;          // rows of `to` elements
   T* to_im;          // null: the rows in are the first half of a spectrum, and the result is real
-  i64 n, from, to, rows;
+  isize n, from, to, rows;
 };
 
 namespace fft_detail {
@@ -33,8 +33,8 @@ struct Pass {
   const V *xr, *xi;
   V *yr, *yi;
   const T *cosine, *sine;  // of the whole length
-  i64 n;                   // the length that is left; n * s is the whole
-  i64 s;                   // sequences side by side
+  isize n;                   // the length that is left; n * s is the whole
+  isize s;                   // sequences side by side
   T sign;                  // of the sines: -1 forward, 1 inverse
 };
 
@@ -104,14 +104,14 @@ NACRE_INLINE void butterfly(Number<V> (&a)[5], T sign) {
 
 template <int P, class V, class T>
 NACRE_INLINE void pass(const Pass<V, T>& w) {
-  const i64 m = w.n / P;
-  NACRE_ROLLED for (i64 j = 0; j < m; ++j) {
+  const isize m = w.n / P;
+  NACRE_ROLLED for (isize j = 0; j < m; ++j) {
     T c[P], s[P];
     NACRE_UNROLL for (int k = 1; k < P; ++k) {
       c[k] = w.cosine[j * k * w.s];
       s[k] = w.sign * w.sine[j * k * w.s];
     }
-    for (i64 q = 0; q < w.s; ++q) {
+    for (isize q = 0; q < w.s; ++q) {
       Number<V> a[P];
       NACRE_UNROLL for (int r = 0; r < P; ++r) a[r] = {w.xr[q + w.s * (j + m * r)], w.xi[q + w.s * (j + m * r)]};
       butterfly(a, w.sign);
@@ -134,16 +134,16 @@ struct sum_type<float> {
 };
 
 template <class V, class T>
-NACRE_INLINE void general_pass(const Pass<V, T>& w, i64 p) {
+NACRE_INLINE void general_pass(const Pass<V, T>& w, isize p) {
   using S = typename sum_type<V>::type;
-  const i64 m = w.n / p, whole = w.n * w.s;
-  NACRE_ROLLED for (i64 j = 0; j < m; ++j) {
-    NACRE_ROLLED for (i64 k = 0; k < p; ++k) {
+  const isize m = w.n / p, whole = w.n * w.s;
+  NACRE_ROLLED for (isize j = 0; j < m; ++j) {
+    NACRE_ROLLED for (isize k = 0; k < p; ++k) {
       const T c = w.cosine[j * k * w.s], s = w.sign * w.sine[j * k * w.s];
-      NACRE_ROLLED for (i64 q = 0; q < w.s; ++q) {
+      NACRE_ROLLED for (isize q = 0; q < w.s; ++q) {
         S re = S(0), im = S(0);
-        i64 turn = 0;
-        NACRE_ROLLED for (i64 r = 0; r < p; ++r) {
+        isize turn = 0;
+        NACRE_ROLLED for (isize r = 0; r < p; ++r) {
           const S xr = S(w.xr[q + w.s * (j + m * r)]), xi = S(w.xi[q + w.s * (j + m * r)]);
           const S tc = S(w.cosine[turn]), ts = S(w.sign * w.sine[turn]);
           re += xr * tc - xi * ts;
@@ -161,11 +161,11 @@ NACRE_INLINE void general_pass(const Pass<V, T>& w, i64 p) {
 
 // Transforms the arrays x with the help of y; true if the result is in y.
 template <class V, class T>
-NACRE_INLINE bool transform(V* xr, V* xi, V* yr, V* yi, const T* cosine, const T* sine, i64 n, T sign) {
+NACRE_INLINE bool transform(V* xr, V* xi, V* yr, V* yi, const T* cosine, const T* sine, isize n, T sign) {
   bool in_y = false;
   Pass<V, T> w{xr, xi, yr, yi, cosine, sine, n, 1, sign};
   NACRE_ROLLED while (w.n > 1) {
-    i64 p = 0;
+    isize p = 0;
     if (w.n % 4 == 0) {
       pass<4>(w);
       p = 4;
@@ -196,8 +196,8 @@ NACRE_INLINE bool transform(V* xr, V* xi, V* yr, V* yi, const T* cosine, const T
 }
 
 // `count` rows of `length` elements become `length` vectors with a row in each lane; the other lanes are 0.
-NACRE_INLINE void rows_to_lanes(const float* from, i64 pitch, i64 length, i64 count, vf* to) {
-  NACRE_ROLLED for (i64 i = 0; i < length; i += VL) {
+NACRE_INLINE void rows_to_lanes(const float* from, isize pitch, isize length, isize count, vf* to) {
+  NACRE_ROLLED for (isize i = 0; i < length; i += VL) {
     vf r[VL];
     const int width = static_cast<int>(imin(VL, length - i));
     NACRE_UNROLL for (int l = 0; l < VL; ++l) {
@@ -210,8 +210,8 @@ NACRE_INLINE void rows_to_lanes(const float* from, i64 pitch, i64 length, i64 co
     }
   }
 }
-NACRE_INLINE void lanes_to_rows(const vf* from, i64 pitch, i64 length, i64 count, float* to) {
-  NACRE_ROLLED for (i64 i = 0; i < length; i += VL) {
+NACRE_INLINE void lanes_to_rows(const vf* from, isize pitch, isize length, isize count, float* to) {
+  NACRE_ROLLED for (isize i = 0; i < length; i += VL) {
     vf r[VL];
     const int width = static_cast<int>(imin(VL, length - i));
     NACRE_UNROLL for (int l = 0; l < VL; ++l) r[l] = l < width ? from[i + l] : splat(0.f);
@@ -229,29 +229,29 @@ NACRE_INLINE void lanes_to_rows(const vf* from, i64 pitch, i64 length, i64 count
 
 // One row, in the form of the lanes' functions.
 template <class T>
-NACRE_INLINE void rows_to_lanes(const T* from, i64, i64 length, i64, T* to) {
-  for (i64 i = 0; i < length; ++i) to[i] = from[i];
+NACRE_INLINE void rows_to_lanes(const T* from, isize, isize length, isize, T* to) {
+  for (isize i = 0; i < length; ++i) to[i] = from[i];
 }
 template <class T>
-NACRE_INLINE void lanes_to_rows(const T* from, i64, i64 length, i64, T* to) {
-  for (i64 i = 0; i < length; ++i) to[i] = from[i];
+NACRE_INLINE void lanes_to_rows(const T* from, isize, isize length, isize, T* to) {
+  for (isize i = 0; i < length; ++i) to[i] = from[i];
 }
 
 template <class V, class T>
-NACRE_INLINE void rows(const FftRows<T>& f, bool inverse, Range blocks, i64 side, V* scratch) {
+NACRE_INLINE void rows(const FftRows<T>& f, bool inverse, Range blocks, isize side, V* scratch) {
   V *xr = scratch, *xi = xr + f.n, *yr = xi + f.n, *yi = yr + f.n;
-  NACRE_ROLLED for (i64 block = blocks.begin; block < blocks.end; ++block) {
-    const i64 row = block * side, count = imin(side, f.rows - row);
-    const i64 used = imin(f.from, f.n);
+  NACRE_ROLLED for (isize block = blocks.begin; block < blocks.end; ++block) {
+    const isize row = block * side, count = imin(side, f.rows - row);
+    const isize used = imin(f.from, f.n);
     rows_to_lanes(f.re + row * f.from, f.from, used, count, xr);
     if (f.im)
       rows_to_lanes(f.im + row * f.from, f.from, used, count, xi);
     else
-      for (i64 i = 0; i < f.n; ++i) xi[i] = V(T(0));
+      for (isize i = 0; i < f.n; ++i) xi[i] = V(T(0));
     if (!f.to_im) {  // the other half of the spectrum mirrors the first
       xi[0] = V(T(0));
       if (f.n % 2 == 0) xi[f.n / 2] = V(T(0));
-      for (i64 i = f.n / 2 + 1; i < f.n; ++i) {
+      for (isize i = f.n / 2 + 1; i < f.n; ++i) {
         xr[i] = xr[f.n - i];
         xi[i] = -xi[f.n - i];
       }

@@ -11,13 +11,13 @@
 //     b    an activation: element (l, j) at b[l * sbk + j * sbn]. sbn = C<1>{}: [K][N]; sbk = C<1>{}: [N][K]
 //     scratch  gemm_ab_scratch<NV>(m, n, k) floats of this thread
 //
-//   epilogue(i64 i, i64 j, vf value, int lanes)   elements (i, j .. j + lanes - 1); lanes is VL or, at the end of a row whose
+//   epilogue(isize i, isize j, vf value, int lanes)   elements (i, j .. j + lanes - 1); lanes is VL or, at the end of a row whose
 //     length is no multiple of VL, less (then use store_part). Called exactly once per element, on one thread.
 //
 //   NV: vectors per panel, of 1 to kMaxNV; default_nv(n) says which is best for n columns. The host's
 //       Target::panel_vectors(n) is the same function.
 //
-// Sizes and strides are i64 or C<...>{}. Batches: the caller loops. Work is split over threads in a grid of whole register
+// Sizes and strides are isize or C<...>{}. Batches: the caller loops. Work is split over threads in a grid of whole register
 // tiles by whole panels. Every element is summed in the same order whatever the number of threads.
 #ifndef NACRE_KERNEL_GEMM_H
 #define NACRE_KERNEL_GEMM_H
@@ -37,7 +37,7 @@ NACRE_INLINE constexpr int tile_rows(int) { return 6; }
 #endif
 
 // The panel width (in vectors) that wastes the fewest columns; among equals the fastest tile.
-NACRE_INLINE constexpr int default_nv(i64 n) {
+NACRE_INLINE constexpr int default_nv(isize n) {
 #if NACRE_REGISTERS == 32
   constexpr int order[] = {4, 3, 2, 1};
 #elif NACRE_REGISTERS == 16
@@ -46,9 +46,9 @@ NACRE_INLINE constexpr int default_nv(i64 n) {
   constexpr int order[] = {1};
 #endif
   int best = order[0];
-  i64 best_cost = round_up(n, i64{best} * VL);
+  isize best_cost = round_up(n, isize{best} * VL);
   for (const int nv : order) {
-    const i64 cost = round_up(n, i64{nv} * VL);
+    const isize cost = round_up(n, isize{nv} * VL);
     // A narrower tile runs slower: it must save more than one column in sixteen.
     if (cost * 17 < best_cost * 16) {
       best = nv;
@@ -64,14 +64,14 @@ NACRE_INLINE constexpr int default_nv(i64 n) {
 // tile fetches a line and moves on by `bytes`, which may be less than a line.
 struct Ahead {
   const char* next;
-  i64 bytes;
+  isize bytes;
 };
 // Spreads the `floats` from `next` on over that many tiles of k steps each.
-NACRE_INLINE Ahead ahead_of(const float* next, i64 floats, i64 tiles, i64 k) {
+NACRE_INLINE Ahead ahead_of(const float* next, isize floats, isize tiles, isize k) {
   return {reinterpret_cast<const char*>(next), imin(64, floats * 16 / imax(1, tiles * k) + 1)};
 }
 
-inline constexpr i64 kTilePieceK = 256;
+inline constexpr isize kTilePieceK = 256;
 
 template <int R, int NV>
 struct Tile {
@@ -111,7 +111,7 @@ struct Tile {
   template <class K, class SKA, class LDB>
   NACRE_MEMBER void add(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k, Ahead& ahead) {
     steps(a, ska, b, ldb, k, [&]() NACRE_LAMBDA {
-      __builtin_prefetch(ahead.next, 0, 2);
+      NACRE_PREFETCH(ahead.next, 2);
       ahead.next += ahead.bytes;
     });
   }
@@ -120,23 +120,23 @@ struct Tile {
     if constexpr (is_constant<K>::value) {
       if constexpr (K::value <= 24) {  // a row of a small filter
         every_fourth();
-        NACRE_UNROLL for (i64 l = 0; l < K::value; ++l) step(a, ska, b, ldb, l);
+        NACRE_UNROLL for (isize l = 0; l < K::value; ++l) step(a, ska, b, ldb, l);
         return;
       }
     }
-    const i64 whole = k / 4 * 4;
-    NACRE_ROLLED for (i64 l = 0; l < whole; l += 4) {
+    const isize whole = k / 4 * 4;
+    NACRE_ROLLED for (isize l = 0; l < whole; l += 4) {
       every_fourth();
       NACRE_UNROLL for (int u = 0; u < 4; ++u) step(a, ska, b, ldb, l + u);
     }
     if constexpr (is_constant<K>::value) {
-      NACRE_UNROLL for (i64 u = 0; u < K::value % 4; ++u) step(a, ska, b, ldb, whole + u);
+      NACRE_UNROLL for (isize u = 0; u < K::value % 4; ++u) step(a, ska, b, ldb, whole + u);
     } else {
-      NACRE_ROLLED for (i64 l = whole; l < k; ++l) step(a, ska, b, ldb, l);
+      NACRE_ROLLED for (isize l = whole; l < k; ++l) step(a, ska, b, ldb, l);
     }
   }
   template <class SKA, class LDB>
-  NACRE_MEMBER void step(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, i64 l) {
+  NACRE_MEMBER void step(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, isize l) {
     vf bv[NV];
     NACRE_UNROLL for (int n = 0; n < NV; ++n) bv[n] = load(b + l * ldb + n * VL);
     NACRE_UNROLL for (int m = 0; m < R; ++m) {
@@ -148,10 +148,10 @@ struct Tile {
 
 // A long sum in pieces of at most `Most` steps, which meet in memory: its error grows with the pieces' length and number, not
 // with their product, at the price of one percent.
-template <int R, int NV, i64 Most = kTilePieceK>
+template <int R, int NV, isize Most = kTilePieceK>
 struct Pieces {
-  alignas(64) float sum[R * NV * VL];
-  i64 steps = 0;        // that are in the tile
+  NACRE_ALIGNED float sum[R * NV * VL];
+  isize steps = 0;        // that are in the tile
   bool waiting = false; // something is in `sum`
 
   // Adds to the tile, which is clear at first, as Tile::add does.
@@ -163,10 +163,10 @@ struct Pieces {
       tile.add(a, ska, b, ldb, k, ahead...);
       return;
     }
-    NACRE_ROLLED for (i64 l = 0; l < k; l += Most) {
+    NACRE_ROLLED for (isize l = 0; l < k; l += Most) {
       const float* from[R];
       NACRE_UNROLL for (int m = 0; m < R; ++m) from[m] = a[m] + l * ska;
-      const i64 length = imin(Most, k - l);
+      const isize length = imin(Most, k - l);
       make_room(tile, length);
       tile.add(from, ska, b + l * ldb, ldb, length, ahead...);
     }
@@ -176,7 +176,7 @@ struct Pieces {
   }
 
  private:
-  NACRE_MEMBER void make_room(Tile<R, NV>& tile, i64 next) {
+  NACRE_MEMBER void make_room(Tile<R, NV>& tile, isize next) {
     if (steps > 0 && steps + next > Most) {
       finish(tile);
       tile.write(sum);
@@ -201,12 +201,12 @@ NACRE_INLINE void whole_product(Tile<R, NV>& tile, const float* const (&a)[R], S
 // The rows of C in tiles of at most `height` rows. A constant number of rows is spread evenly, so that no tile is nearly
 // empty: `tall` tiles of short_rows + 1 rows, then tiles of short_rows. A run-time number has whole tiles and a rest.
 struct RowTiles {
-  i64 m, count, short_rows, tall;
-  NACRE_MEMBER constexpr i64 row(i64 tile) const { return imin(m, tile * short_rows + imin(tile, tall)); }
+  isize m, count, short_rows, tall;
+  NACRE_MEMBER constexpr isize row(isize tile) const { return imin(m, tile * short_rows + imin(tile, tall)); }
 };
 template <class M>
-NACRE_INLINE constexpr RowTiles row_tiles(M m, i64 height) {
-  const i64 count = ceil_div(m, height);
+NACRE_INLINE constexpr RowTiles row_tiles(M m, isize height) {
+  const isize count = ceil_div(m, height);
   if (count == 0) return {m, 0, height, 0};
   if constexpr (is_constant<M>::value) {
     return {m, count, m / count, m % count};
@@ -218,11 +218,11 @@ NACRE_INLINE constexpr RowTiles row_tiles(M m, i64 height) {
 // A tile's i-th row. Tiles of a run-time number of rows have two heights only; in the last one, rows beyond the end repeat
 // the last row, and their results are dropped.
 template <class M>
-NACRE_INLINE i64 row_of(M m, i64 first, i64 i) {
+NACRE_INLINE isize row_of(M m, isize first, isize i) {
   return is_constant<M>::value ? first + i : imin(first + i, m - 1);
 }
 template <int MR, class F>
-NACRE_INLINE void with_height(i64 rows, F f) {
+NACRE_INLINE void with_height(isize rows, F f) {
   if (rows > MR / 2) {
     f(C<MR>{});
   } else {
@@ -235,20 +235,20 @@ NACRE_INLINE void with_height(i64 rows, F f) {
 // are then at most two: the more frequent one goes this way); buffered(rows, first_row, values) takes it from memory,
 // [row][NV * VL], with a run-time number of rows, so that its code stands there once.
 template <int MR, int NV, class M, class Compute, class Whole, class Buffered>
-NACRE_INLINE void for_tiles(M m, i64 begin, i64 end, bool in_registers, Compute compute, Whole whole, Buffered buffered) {
-  auto through_memory = [&](auto rows, i64 first, float* out) NACRE_LAMBDA {
+NACRE_INLINE void for_tiles(M m, isize begin, isize end, bool in_registers, Compute compute, Whole whole, Buffered buffered) {
+  auto through_memory = [&](auto rows, isize first, float* out) NACRE_LAMBDA {
     Tile<decltype(rows)::value, NV> tile;
     compute(tile, first);
     tile.write(out);
   };
-  alignas(64) float out[MR * NV * VL];
+  NACRE_ALIGNED float out[MR * NV * VL];
   if constexpr (is_constant<M>::value) {
     constexpr RowTiles t = row_tiles(M{}, MR);
-    constexpr i64 kTall = t.short_rows + 1, kShort = t.short_rows;
+    constexpr isize kTall = t.short_rows + 1, kShort = t.short_rows;
     constexpr bool kMoreTall = 2 * t.tall >= t.count;
-    auto run = [&](auto rows, auto frequent, i64 from, i64 to) NACRE_LAMBDA {
-      NACRE_ROLLED for (i64 i = from; i < to; ++i) {
-        const i64 first = t.row(i);
+    auto run = [&](auto rows, auto frequent, isize from, isize to) NACRE_LAMBDA {
+      NACRE_ROLLED for (isize i = from; i < to; ++i) {
+        const isize first = t.row(i);
         if (decltype(frequent)::value && in_registers) {
           Tile<decltype(rows)::value, NV> tile;
           compute(tile, first);
@@ -263,8 +263,8 @@ NACRE_INLINE void for_tiles(M m, i64 begin, i64 end, bool in_registers, Compute 
     if constexpr (t.tall < t.count) run(C<kShort>{}, C<!kMoreTall>{}, imax(begin, t.tall), end);
   } else {
     const RowTiles t = row_tiles(m, MR);
-    NACRE_ROLLED for (i64 i = begin; i < end; ++i) {
-      const i64 first = t.row(i), rows = t.row(i + 1) - first;
+    NACRE_ROLLED for (isize i = begin; i < end; ++i) {
+      const isize first = t.row(i), rows = t.row(i + 1) - first;
       with_height<MR>(rows, [&](auto fixed) NACRE_LAMBDA { through_memory(fixed, first, out); });
       buffered(rows, first, out);
     }
@@ -273,27 +273,27 @@ NACRE_INLINE void for_tiles(M m, i64 begin, i64 end, bool in_registers, Compute 
 
 // Hands a tile's results to the epilogue: all of its vectors are whole.
 template <int R, int NV, class Epilogue>
-NACRE_INLINE void finish_registers(const Tile<R, NV>& tile, i64 row, i64 column, Epilogue epilogue) {
+NACRE_INLINE void finish_registers(const Tile<R, NV>& tile, isize row, isize column, Epilogue epilogue) {
   NACRE_UNROLL for (int i = 0; i < R; ++i) {
     NACRE_UNROLL for (int v = 0; v < NV; ++v) epilogue(row + i, column + v * VL, tile.acc[i][v], VL);
   }
 }
 template <int NV, class N, class Epilogue>
-NACRE_INLINE void finish_buffer(i64 rows, i64 row, i64 column, N n, const float* values, Epilogue epilogue) {
-  const i64 width = imin(NV * VL, n - column);
-  NACRE_ROLLED for (i64 i = 0; i < rows; ++i) {
-    NACRE_ROLLED for (i64 v = 0; v < width; v += VL) {
+NACRE_INLINE void finish_buffer(isize rows, isize row, isize column, N n, const float* values, Epilogue epilogue) {
+  const isize width = imin(NV * VL, n - column);
+  NACRE_ROLLED for (isize i = 0; i < rows; ++i) {
+    NACRE_ROLLED for (isize v = 0; v < width; v += VL) {
       epilogue(row + i, column + v, load(values + i * (NV * VL) + v), static_cast<int>(imin(VL, width - v)));
     }
   }
 }
 // The usual case of both: a product's results.
 template <int MR, int NV, class M, class N, class Compute, class Epilogue>
-NACRE_INLINE void product_tiles(M m, i64 begin, i64 end, i64 column, N n, Compute compute, Epilogue epilogue) {
+NACRE_INLINE void product_tiles(M m, isize begin, isize end, isize column, N n, Compute compute, Epilogue epilogue) {
   for_tiles<MR, NV>(
       m, begin, end, column + NV * VL <= n, compute,
-      [&](const auto& tile, i64 first) NACRE_LAMBDA { finish_registers(tile, first, column, epilogue); },
-      [&](i64 rows, i64 first, const float* values)
+      [&](const auto& tile, isize first) NACRE_LAMBDA { finish_registers(tile, first, column, epilogue); },
+      [&](isize rows, isize first, const float* values)
           NACRE_LAMBDA { finish_buffer<NV>(rows, first, column, n, values, epilogue); });
 }
 
@@ -305,20 +305,20 @@ struct Part {
 
 // Splits tiles x panels over threads as a grid: the one whose largest part is smallest; among equals the one that reads
 // the least (every thread reads its rows of A and its panels of B).
-NACRE_INLINE Part split_grid(i64 tiles, i64 panels, i64 tile_bytes, i64 panel_bytes, int thread, int threads) {
+NACRE_INLINE Part split_grid(isize tiles, isize panels, isize tile_bytes, isize panel_bytes, int thread, int threads) {
   if (threads == 1) return {{0, tiles}, {0, panels}};
-  i64 best_work = -1, best_bytes = 0, rows = 1;
-  for (i64 r = 1; r <= threads; ++r) {
+  isize best_work = -1, best_bytes = 0, rows = 1;
+  for (isize r = 1; r <= threads; ++r) {
     if (threads % r != 0) continue;
-    const i64 t = ceil_div(tiles, r), p = ceil_div(panels, threads / r);
-    const i64 work = t * p, bytes = t * tile_bytes + p * panel_bytes;
+    const isize t = ceil_div(tiles, r), p = ceil_div(panels, threads / r);
+    const isize work = t * p, bytes = t * tile_bytes + p * panel_bytes;
     if (best_work < 0 || work < best_work || (work == best_work && bytes < best_bytes)) {
       best_work = work;
       best_bytes = bytes;
       rows = r;
     }
   }
-  const i64 columns = threads / rows;
+  const isize columns = threads / rows;
   return {split(tiles, thread / columns, rows), split(panels, thread % columns, columns)};
 }
 
@@ -327,7 +327,7 @@ NACRE_INLINE Part split_grid(i64 tiles, i64 panels, i64 tile_bytes, i64 panel_by
 // At most R rows. The weights are read once, as one stream with prefetch; K is summed in kSplit chains to hide the latency
 // of FMA, and in pieces of kPieceK, so that a long sum's rounding grows with its pieces' length and number and not with
 // their product: what a library's product of a few rows does too. Both are free, since memory is what this waits for.
-inline constexpr i64 kPieceK = 64;
+inline constexpr isize kPieceK = 64;
 inline constexpr int kFewRows = 4;
 
 template <int R, int NV, class Rows, class N, class K, class SKA, class Epilogue>
@@ -335,27 +335,27 @@ NACRE_INLINE void gemv_panels(Rows rows, const float* const (&a)[R], SKA ska, co
                               Epilogue epilogue) {
   constexpr int NR = NV * VL;
   constexpr int kMany = kRegisters / 2, kSplit = R * NV >= kMany ? 1 : R * NV >= kMany / 2 ? 2 : 4;
-  constexpr i64 kAhead = 1024;  // floats
-  NACRE_ROLLED for (i64 panel = panels.begin; panel < panels.end; ++panel) {
+  constexpr isize kAhead = 1024;  // floats
+  NACRE_ROLLED for (isize panel = panels.begin; panel < panels.end; ++panel) {
     const float* __restrict p = b + panel * k * NR;
     Tile<R, NV> sum;
     sum.clear();
-    NACRE_ROLLED for (i64 piece = 0; piece < k; piece += kPieceK) {
-      const i64 end = imin(k, piece + kPieceK), whole = piece + (end - piece) / (2 * kSplit) * (2 * kSplit);
+    NACRE_ROLLED for (isize piece = 0; piece < k; piece += kPieceK) {
+      const isize end = imin(k, piece + kPieceK), whole = piece + (end - piece) / (2 * kSplit) * (2 * kSplit);
       Tile<R, NV> t[kSplit];
       NACRE_UNROLL for (int s = 0; s < kSplit; ++s) t[s].clear();
-      NACRE_ROLLED for (i64 l = piece; l < whole; l += 2 * kSplit) {
+      NACRE_ROLLED for (isize l = piece; l < whole; l += 2 * kSplit) {
         NACRE_UNROLL for (int u = 0; u < 2 * kSplit; ++u) {
           NACRE_UNROLL for (int v = 0; v < NV; v += (16 / VL)) {
-            __builtin_prefetch(p + (l + u) * NR + v * VL + kAhead, 0, 3);
+            NACRE_PREFETCH(p + (l + u) * NR + v * VL + kAhead, 3);
           }
           t[u % kSplit].step(a, ska, p, C<NR>{}, l + u);
         }
       }
-      NACRE_ROLLED for (i64 l = whole; l < end; ++l) t[0].step(a, ska, p, C<NR>{}, l);
+      NACRE_ROLLED for (isize l = whole; l < end; ++l) t[0].step(a, ska, p, C<NR>{}, l);
       NACRE_UNROLL for (int s = 0; s < kSplit; ++s) sum.add(t[s]);
     }
-    alignas(64) float out[R * NR];
+    NACRE_ALIGNED float out[R * NR];
     sum.write(out);
     finish_buffer<NV>(rows, 0, panel * NR, n, out, epilogue);
   }
@@ -365,23 +365,23 @@ NACRE_INLINE void gemv_panels(Rows rows, const float* const (&a)[R], SKA ska, co
 
 // Blocking: rows of A that stay in L2 while the panels of B pass; when a row is too long for that, K is cut as well and the
 // sums of a block of rows by a group of panels wait in scratch.
-inline constexpr i64 kBlockFloats = NACRE_L2_BYTES / 4 * 2 / 5;  // of A
-inline constexpr i64 kPartFloats = NACRE_L2_BYTES / 4 / 4;       // of waiting sums
-inline constexpr i64 kBlockK = NACRE_L1_BYTES / 2 / 64;          // a panel of this length takes half of L1
+inline constexpr isize kBlockFloats = NACRE_L2_BYTES / 4 * 2 / 5;  // of A
+inline constexpr isize kPartFloats = NACRE_L2_BYTES / 4 / 4;       // of waiting sums
+inline constexpr isize kBlockK = NACRE_L1_BYTES / 2 / 64;          // a panel of this length takes half of L1
 
 // Distance of the copied pieces of rows: no multiple of 4 KB, so that they do not share cache sets.
-NACRE_INLINE constexpr i64 cut_pitch(i64 k) { return round_up(round_up(ceil_div(k, ceil_div(k, kBlockK)), 4), 16) + 16; }
-NACRE_INLINE constexpr bool cuts_k(i64 m, i64 n, i64 k) {
+NACRE_INLINE constexpr isize cut_pitch(isize k) { return round_up(round_up(ceil_div(k, ceil_div(k, kBlockK)), 4), 16) + 16; }
+NACRE_INLINE constexpr bool cuts_k(isize m, isize n, isize k) {
   return k > 2 * kBlockK && m > 24 && m * k > kBlockFloats && n * k > kBlockFloats;
 }
 template <int NV>
-NACRE_INLINE constexpr i64 gemm_scratch(i64 m, i64 n, i64 k) {
+NACRE_INLINE constexpr isize gemm_scratch(isize m, isize n, isize k) {
   return cuts_k(m, n, k) ? kPartFloats + kBlockFloats + tile_rows(NV) * cut_pitch(k) : 0;
 }
 // A piece of one row of A, side by side.
 template <class SKA>
-NACRE_INLINE void copy_row(const float* __restrict from, SKA ska, i64 count, float* __restrict to) {
-  i64 l = 0;
+NACRE_INLINE void copy_row(const float* __restrict from, SKA ska, isize count, float* __restrict to) {
+  isize l = 0;
   if (ska == 1) {
     NACRE_ROLLED for (; l + VL <= count; l += VL) store(to + l, load(from + l));
   }
@@ -392,7 +392,7 @@ template <int NV, class M, class N, class K, class LDA, class SKA, class Epilogu
 NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA ska, const float* __restrict b,
                        float* __restrict scratch, int thread, int threads, Epilogue epilogue) {
   constexpr int MR = tile_rows(NV), NR = NV * VL;
-  const i64 panels = ceil_div(n, NR);
+  const isize panels = ceil_div(n, NR);
   const auto few_rows = [&](auto most) NACRE_LAMBDA {
     const float* row[decltype(most)::value];
     NACRE_UNROLL for (int i = 0; i < decltype(most)::value; ++i) row[i] = a + row_of(m, 0, i) * lda;
@@ -416,15 +416,15 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
 
   if (!cuts_k(m, n, k)) {
     // When all of this thread's B fits, the order does not matter much: then blocks of A that fit in half of L1 or more.
-    const i64 block = imax(1, kBlockFloats / imax(1, MR * k));
-    NACRE_ROLLED for (i64 t = part.tiles.begin; t < part.tiles.end; t += block) {
-      const i64 t_end = imin(part.tiles.end, t + block);
-      NACRE_ROLLED for (i64 panel = part.panels.begin; panel < part.panels.end; ++panel) {
+    const isize block = imax(1, kBlockFloats / imax(1, MR * k));
+    NACRE_ROLLED for (isize t = part.tiles.begin; t < part.tiles.end; t += block) {
+      const isize t_end = imin(part.tiles.end, t + block);
+      NACRE_ROLLED for (isize panel = part.panels.begin; panel < part.panels.end; ++panel) {
         const float* bp = b + panel * k * NR;
         Ahead ahead = ahead_of(bp + k * NR, k * NR, t_end - t, k);
         product_tiles<MR, NV>(
             m, t, t_end, panel * NR, n,
-            [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
+            [&]<int R>(Tile<R, NV>& tile, isize first) NACRE_LAMBDA {
               const float* p[R];
               NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + row_of(m, first, i) * lda;
               whole_product(tile, p, ska, bp, C<NR>{}, k, ahead);
@@ -435,24 +435,24 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
     return;
   }
 
-  const i64 cuts = ceil_div(k, kBlockK), cut = round_up(ceil_div(k, cuts), 4), pitch = cut_pitch(k);
-  const i64 block = imax(1, kBlockFloats / (MR * pitch));
-  const i64 group = imax(1, kPartFloats / (imin(block, part.tiles.end - part.tiles.begin) * MR * NR));
+  const isize cuts = ceil_div(k, kBlockK), cut = round_up(ceil_div(k, cuts), 4), pitch = cut_pitch(k);
+  const isize block = imax(1, kBlockFloats / (MR * pitch));
+  const isize group = imax(1, kPartFloats / (imin(block, part.tiles.end - part.tiles.begin) * MR * NR));
   float* rows = scratch + kPartFloats;
-  NACRE_ROLLED for (i64 t = part.tiles.begin; t < part.tiles.end; t += block) {
-    const i64 t_end = imin(part.tiles.end, t + block), top = tiles.row(t), bottom = tiles.row(t_end);
-    NACRE_ROLLED for (i64 g = part.panels.begin; g < part.panels.end; g += group) {
-      const i64 g_end = imin(part.panels.end, g + group);
-      NACRE_ROLLED for (i64 k0 = 0; k0 < k; k0 += cut) {
-        const i64 kc = imin(cut, k - k0);
-        NACRE_ROLLED for (i64 i = top; i < bottom; ++i) {
+  NACRE_ROLLED for (isize t = part.tiles.begin; t < part.tiles.end; t += block) {
+    const isize t_end = imin(part.tiles.end, t + block), top = tiles.row(t), bottom = tiles.row(t_end);
+    NACRE_ROLLED for (isize g = part.panels.begin; g < part.panels.end; g += group) {
+      const isize g_end = imin(part.panels.end, g + group);
+      NACRE_ROLLED for (isize k0 = 0; k0 < k; k0 += cut) {
+        const isize kc = imin(cut, k - k0);
+        NACRE_ROLLED for (isize i = top; i < bottom; ++i) {
           copy_row(a + i * lda + k0 * ska, ska, kc, rows + (i - top) * pitch);
         }
-        NACRE_ROLLED for (i64 panel = g; panel < g_end; ++panel) {
+        NACRE_ROLLED for (isize panel = g; panel < g_end; ++panel) {
           const float* bp = b + (panel * k + k0) * NR;
           float* sums = scratch + (panel - g) * (t_end - t) * MR * NR - top * NR;
           Ahead ahead = ahead_of(bp + k * NR, kc * NR, t_end - t, kc);
-          const auto add = [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
+          const auto add = [&]<int R>(Tile<R, NV>& tile, isize first) NACRE_LAMBDA {
             const float* p[R];
             NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = rows + (row_of(m, first, i) - top) * pitch;
             whole_product(tile, p, C<1>{}, bp, C<NR>{}, kc, ahead);
@@ -463,9 +463,9 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
           } else {
             for_tiles<MR, NV>(
                 m, t, t_end, true, add,
-                [&](const auto& tile, i64 first) NACRE_LAMBDA { tile.write(sums + first * NR); },
-                [&](i64 rows, i64 first, const float* values) NACRE_LAMBDA {
-                  NACRE_ROLLED for (i64 i = 0; i < rows * NR; i += VL) store(sums + first * NR + i, load(values + i));
+                [&](const auto& tile, isize first) NACRE_LAMBDA { tile.write(sums + first * NR); },
+                [&](isize rows, isize first, const float* values) NACRE_LAMBDA {
+                  NACRE_ROLLED for (isize i = 0; i < rows * NR; i += VL) store(sums + first * NR + i, load(values + i));
                 });
           }
         }
@@ -478,29 +478,29 @@ NACRE_INLINE void gemm(M m, N n, K k, const float* __restrict a, LDA lda, SKA sk
 
 // Packs columns [column, column + NR) of B into [K][NR] with zeros beyond n.
 template <int NV, class N, class K, class SBK, class SBN>
-NACRE_INLINE void pack_panel(N n, K k, const float* __restrict b, SBK sbk, SBN sbn, i64 column, float* __restrict to) {
+NACRE_INLINE void pack_panel(N n, K k, const float* __restrict b, SBK sbk, SBN sbn, isize column, float* __restrict to) {
   constexpr int NR = NV * VL;
   NACRE_ROLLED for (int v = 0; v < NV; ++v) {
-    const i64 j = column + v * VL;
+    const isize j = column + v * VL;
     const int lanes = static_cast<int>(imax(0, imin(VL, n - j)));
     float* out = to + v * VL;
     if (lanes == 0) {
-      NACRE_ROLLED for (i64 l = 0; l < k; ++l) store(out + l * NR, splat(0.f));
+      NACRE_ROLLED for (isize l = 0; l < k; ++l) store(out + l * NR, splat(0.f));
     } else if (sbn == 1 && lanes == VL) {
-      NACRE_ROLLED for (i64 l = 0; l < k; ++l) store(out + l * NR, load(b + l * sbk + j));
+      NACRE_ROLLED for (isize l = 0; l < k; ++l) store(out + l * NR, load(b + l * sbk + j));
     } else if (sbn == 1) {
-      NACRE_ROLLED for (i64 l = 0; l < k; ++l) store(out + l * NR, load_part(b + l * sbk + j, lanes));
+      NACRE_ROLLED for (isize l = 0; l < k; ++l) store(out + l * NR, load_part(b + l * sbk + j, lanes));
     } else if (sbk == 1) {
-      const i64 whole = k / VL * VL;
-      NACRE_ROLLED for (i64 l = 0; l < whole; l += VL) {
+      const isize whole = k / VL * VL;
+      NACRE_ROLLED for (isize l = 0; l < whole; l += VL) {
         vf r[VL];
         NACRE_UNROLL for (int i = 0; i < VL; ++i) r[i] = i < lanes ? load(b + (j + i) * sbn + l) : splat(0.f);
         transpose(r);
         NACRE_UNROLL for (int i = 0; i < VL; ++i) store(out + (l + i) * NR, r[i]);
       }
-      NACRE_ROLLED for (i64 l = whole; l < k; ++l) store(out + l * NR, load_strided(b + j * sbn + l, sbn, lanes));
+      NACRE_ROLLED for (isize l = whole; l < k; ++l) store(out + l * NR, load_strided(b + j * sbn + l, sbn, lanes));
     } else {
-      NACRE_ROLLED for (i64 l = 0; l < k; ++l) {
+      NACRE_ROLLED for (isize l = 0; l < k; ++l) {
         NACRE_ROLLED for (int i = 0; i < VL; ++i) out[l * NR + i] = i < lanes ? b[l * sbk + (j + i) * sbn] : 0.f;
       }
     }
@@ -509,11 +509,11 @@ NACRE_INLINE void pack_panel(N n, K k, const float* __restrict b, SBK sbk, SBN s
 
 // Panels that are packed together.
 template <int NV>
-NACRE_INLINE constexpr i64 packed_group(i64 n, i64 k) {
+NACRE_INLINE constexpr isize packed_group(isize n, isize k) {
   return imax(1, imin(ceil_div(n, NV * VL), kBlockFloats / imax(1, k * NV * VL)));
 }
 template <int NV>
-NACRE_INLINE constexpr i64 gemm_ab_scratch([[maybe_unused]] i64 m, i64 n, i64 k) {
+NACRE_INLINE constexpr isize gemm_ab_scratch([[maybe_unused]] isize m, isize n, isize k) {
   return packed_group<NV>(n, k) * k * NV * VL;
 }
 
@@ -521,24 +521,24 @@ template <int NV, class M, class N, class K, class LDA, class SKA, class SBK, cl
 NACRE_INLINE void gemm_ab(M m, N n, K k, const float* __restrict a, LDA lda, SKA ska, const float* __restrict b, SBK sbk,
                           SBN sbn, float* __restrict scratch, int thread, int threads, Epilogue epilogue) {
   constexpr int MR = tile_rows(NV), NR = NV * VL;
-  const i64 panels = ceil_div(n, NR), group = packed_group<NV>(n, k);
+  const isize panels = ceil_div(n, NR), group = packed_group<NV>(n, k);
   const RowTiles tiles = row_tiles(m, MR);
   // Each thread packs the panels that it uses: splitting rows packs them once per thread.
   const Part part = split_grid(tiles.count, panels, MR * k * 4, NR * k * 12, thread, threads);
   if (part.tiles.begin == part.tiles.end) return;
-  NACRE_ROLLED for (i64 g = part.panels.begin; g < part.panels.end; g += group) {
-    const i64 g_end = imin(part.panels.end, g + group);
-    NACRE_ROLLED for (i64 panel = g; panel < g_end; ++panel) {
+  NACRE_ROLLED for (isize g = part.panels.begin; g < part.panels.end; g += group) {
+    const isize g_end = imin(part.panels.end, g + group);
+    NACRE_ROLLED for (isize panel = g; panel < g_end; ++panel) {
       pack_panel<NV>(n, k, b, sbk, sbn, panel * NR, scratch + (panel - g) * k * NR);
     }
-    const i64 block = imax(1, kBlockFloats / imax(1, MR * k));
-    NACRE_ROLLED for (i64 t = part.tiles.begin; t < part.tiles.end; t += block) {
-      const i64 t_end = imin(part.tiles.end, t + block);
-      NACRE_ROLLED for (i64 panel = g; panel < g_end; ++panel) {
+    const isize block = imax(1, kBlockFloats / imax(1, MR * k));
+    NACRE_ROLLED for (isize t = part.tiles.begin; t < part.tiles.end; t += block) {
+      const isize t_end = imin(part.tiles.end, t + block);
+      NACRE_ROLLED for (isize panel = g; panel < g_end; ++panel) {
         const float* bp = scratch + (panel - g) * k * NR;
         product_tiles<MR, NV>(
             m, t, t_end, panel * NR, n,
-            [&]<int R>(Tile<R, NV>& tile, i64 first) NACRE_LAMBDA {
+            [&]<int R>(Tile<R, NV>& tile, isize first) NACRE_LAMBDA {
               const float* p[R];
               NACRE_UNROLL for (int i = 0; i < R; ++i) p[i] = a + row_of(m, first, i) * lda;
               whole_product(tile, p, ska, bp, C<NR>{}, k);

@@ -1,6 +1,6 @@
 // What generated loop nests are written with: loops over vectors with a tail, lane-wise loads, masks, checked indices.
 //
-//   for_vectors(begin, end, f)       f(i64 j, lanes): VL elements from j on; `lanes` is C<VL>{} or, at the end, an int
+//   for_vectors(begin, end, f)       f(isize j, lanes): VL elements from j on; `lanes` is C<VL>{} or, at the end, an int
 //   for_vectors4(begin, end, f)      f(j, lanes, u): as above; u = 0 ... 3 tells accumulators apart
 //   load(p, lanes), store(p, v, lanes), load_strided(p, stride, lanes)   with either kind of `lanes`
 //   load_lanes(j, lanes, f), mask_lanes(j, lanes, f)   lane i is f(j + i); lanes beyond are 0 and not asked for
@@ -20,17 +20,17 @@ NACRE_INLINE vf load(const float* p, C<VL>) { return load(p); }
 NACRE_INLINE vf load(const float* p, int lanes) { return load_part(p, lanes); }
 NACRE_INLINE void store(float* p, vf v, C<VL>) { store(p, v); }
 NACRE_INLINE void store(float* p, vf v, int lanes) { store_part(p, v, lanes); }
-NACRE_INLINE vf load_strided(const float* p, i64 stride, C<VL>) { return load_strided(p, stride, VL); }
+NACRE_INLINE vf load_strided(const float* p, isize stride, C<VL>) { return load_strided(p, stride, VL); }
 
 template <class Lanes>
-NACRE_INLINE void store_strided(float* p, i64 stride, vf v, Lanes lanes) {
+NACRE_INLINE void store_strided(float* p, isize stride, vf v, Lanes lanes) {
   NACRE_UNROLL for (int i = 0; i < VL; ++i) {
     if (i < lanes) p[i * stride] = v[i];
   }
 }
 
 template <class Lanes, class F>
-NACRE_INLINE vf load_lanes(i64 j, Lanes lanes, F f) {
+NACRE_INLINE vf load_lanes(isize j, Lanes lanes, F f) {
   vf v = splat(0.f);
   NACRE_UNROLL for (int i = 0; i < VL; ++i) {
     if (i < lanes) v[i] = f(j + i);
@@ -39,7 +39,7 @@ NACRE_INLINE vf load_lanes(i64 j, Lanes lanes, F f) {
 }
 
 template <class Lanes, class F>
-NACRE_INLINE vi mask_lanes(i64 j, Lanes lanes, F f) {
+NACRE_INLINE vi mask_lanes(isize j, Lanes lanes, F f) {
   vi v = isplat(0);
   NACRE_UNROLL for (int i = 0; i < VL; ++i) {
     if (i < lanes) v[i] = f(j + i) ? -1 : 0;
@@ -48,7 +48,7 @@ NACRE_INLINE vi mask_lanes(i64 j, Lanes lanes, F f) {
 }
 
 template <class Lanes, class F>
-NACRE_INLINE void store_lanes(i64 j, Lanes lanes, vf v, F f) {
+NACRE_INLINE void store_lanes(isize j, Lanes lanes, vf v, F f) {
   NACRE_UNROLL for (int i = 0; i < VL; ++i) {
     if (i < lanes) f(j + i, v[i]);
   }
@@ -62,15 +62,15 @@ NACRE_INLINE vi mask(vi m) { return m; }
 NACRE_INLINE vf as_float(vi m) { return select(m, splat(1.f), splat(0.f)); }
 
 template <class F>
-NACRE_INLINE void for_vectors(i64 begin, i64 end, F f) {
-  i64 j = begin;
+NACRE_INLINE void for_vectors(isize begin, isize end, F f) {
+  isize j = begin;
   NACRE_ROLLED for (; j + VL <= end; j += VL) f(j, C<VL>{});
   if (j < end) f(j, static_cast<int>(end - j));
 }
 
 template <class F>
-NACRE_INLINE void for_vectors4(i64 begin, i64 end, F f) {
-  i64 j = begin;
+NACRE_INLINE void for_vectors4(isize begin, isize end, F f) {
+  isize j = begin;
   NACRE_ROLLED for (; j + 4 * VL <= end; j += 4 * VL) {
     f(j, C<VL>{}, C<0>{});
     f(j + VL, C<VL>{}, C<1>{});
@@ -81,27 +81,27 @@ NACRE_INLINE void for_vectors4(i64 begin, i64 end, F f) {
   if (j < end) f(j, static_cast<int>(end - j), C<1>{});
 }
 
-NACRE_INLINE Range split_vectors(i64 n, int thread, int threads) {
+NACRE_INLINE Range split_vectors(isize n, int thread, int threads) {
   const Range r = split(ceil_div(n, 16), thread, threads);
   return {imin(n, r.begin * 16), imin(n, r.end * 16)};
 }
 
-NACRE_INLINE i64 index_in(i64 index, i64 extent, int32_t& status, int32_t error) {
+NACRE_INLINE isize index_in(i64 index, isize extent, int32_t& status, int32_t error) {
   const i64 wrapped = index < 0 ? index + extent : index;
   if (static_cast<uint64_t>(wrapped) >= static_cast<uint64_t>(extent)) {
     status = error;
     return 0;
   }
-  return wrapped;
+  return static_cast<isize>(wrapped);
 }
 
 // The same of an index that must not be negative.
-NACRE_INLINE i64 index_below(i64 index, i64 extent, int32_t& status, int32_t error) {
+NACRE_INLINE isize index_below(i64 index, isize extent, int32_t& status, int32_t error) {
   if (static_cast<uint64_t>(index) >= static_cast<uint64_t>(extent)) {
     status = error;
     return 0;
   }
-  return index;
+  return static_cast<isize>(index);
 }
 
 template <class T>
@@ -114,19 +114,21 @@ NACRE_INLINE T nonzero(T divisor, int32_t& status, int32_t error) {
 }
 
 // The thread's part of a copy of bytes.
-NACRE_INLINE void copy_bytes(void* to, const void* from, i64 size, int thread, int threads) {
+NACRE_INLINE void copy_bytes(void* to, const void* from, isize size, int thread, int threads) {
   const Range part = split(ceil_div(size, 64), thread, threads);
   char* __restrict t = static_cast<char*>(to);
   const char* __restrict f = static_cast<const char*>(from);
-  for (i64 i = part.begin * 64; i < imin(size, part.end * 64); ++i) t[i] = f[i];
+  for (isize i = part.begin * 64; i < imin(size, part.end * 64); ++i) t[i] = f[i];
 }
 
 // Floor division and modulo with the divisor's sign, for index expressions that may be negative.
-NACRE_INLINE constexpr i64 floordiv(i64 a, i64 b) {
-  const i64 q = a / b;
+template <class A, class B>
+NACRE_INLINE constexpr auto floordiv(A a, B b) -> decltype(a + b + isize()) {
+  const decltype(a + b + isize()) q = a / b;
   return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
-NACRE_INLINE constexpr i64 floormod(i64 a, i64 b) { return a - floordiv(a, b) * b; }
+template <class A, class B>
+NACRE_INLINE constexpr auto floormod(A a, B b) -> decltype(a + b + isize()) { return a - floordiv(a, b) * b; }
 
 }  // namespace nk
 #endif

@@ -548,8 +548,8 @@ __attribute__((noinline)) static inline void reduce_angles(const float* x, float
 }
 NACRE_INLINE Angle<vf> reduce_angle_vector(vf x) {
   if (__builtin_reduce_and(absolute(x) < splat(32768.f))) return reduce_angle_small(x);
-  alignas(64) float in[VL], r[VL];
-  alignas(64) int32_t quadrant[VL];
+  NACRE_ALIGNED float in[VL], r[VL];
+  NACRE_ALIGNED int32_t quadrant[VL];
   store(in, x);
   reduce_angles(in, r, quadrant);
   return {load(r), *reinterpret_cast<const vi_any*>(quadrant)};
@@ -562,6 +562,21 @@ struct LargeAngle {
   double r;
   i64 quadrant;
 };
+// The 128 bits of a product.
+struct Product {
+  uint64_t high, low;
+};
+NACRE_INLINE Product multiply_wide(uint64_t a, uint64_t b) {
+#ifdef __SIZEOF_INT128__
+  const unsigned __int128 p = static_cast<unsigned __int128>(a) * b;
+  return {static_cast<uint64_t>(p >> 64), static_cast<uint64_t>(p)};
+#else
+  const uint64_t a0 = a & 0xffffffff, a1 = a >> 32, b0 = b & 0xffffffff, b1 = b >> 32;
+  const uint64_t cross = a1 * b0 + (a0 * b0 >> 32), middle = a0 * b1 + (cross & 0xffffffff);
+  return {a1 * b1 + (cross >> 32) + (middle >> 32), a * b};
+#endif
+}
+
 // 2^20 <= x, finite: multiplies the mantissa by the 192 bits of 2 / pi that matter.
 __attribute__((noinline)) inline LargeAngle reduce_large(double x) {
   const uint64_t b = __builtin_bit_cast(uint64_t, x);
@@ -574,11 +589,9 @@ __attribute__((noinline)) inline LargeAngle reduce_large(double x) {
     const uint64_t high = coefficients::kTwoOverPi[word + i], low = coefficients::kTwoOverPi[word + i + 1];
     w[i] = shift == 0 ? high : (high << shift) | (low >> (64 - shift));
   }
-  typedef unsigned __int128 u128;
-  const u128 p2 = static_cast<u128>(mantissa) * w[2];
-  const u128 p1 = static_cast<u128>(mantissa) * w[1] + static_cast<uint64_t>(p2 >> 64);
-  const uint64_t p0 = mantissa * w[0] + static_cast<uint64_t>(p1 >> 64);
-  const uint64_t middle = static_cast<uint64_t>(p1), last = static_cast<uint64_t>(p2);
+  const Product p2 = multiply_wide(mantissa, w[2]), p1 = multiply_wide(mantissa, w[1]);
+  const uint64_t middle = p1.low + p2.high, last = p2.low;
+  const uint64_t p0 = mantissa * w[0] + p1.high + (middle < p1.low);
   const uint64_t high = (p0 << 2) | (middle >> 62), low = (middle << 2) | (last >> 62);
   const i64 quadrant = static_cast<i64>(p0 >> 62) + static_cast<i64>(high >> 63);
   const double fraction = static_cast<double>(static_cast<i64>(high)) * 0x1p-64;

@@ -46,8 +46,8 @@ NACRE_INLINE void recurrent_gates(vf (&sums)[R][G], const float* const (&h)[R], 
       NACRE_UNROLL for (int g = 0; g < G; ++g) acc[s][i][g] = splat(0.f);
     }
   }
-  const i64 whole = k / 4 * 4;
-  auto step = [&](auto chain, i64 l) NACRE_LAMBDA {
+  const isize whole = k / 4 * 4;
+  auto step = [&](auto chain, isize l) NACRE_LAMBDA {
     constexpr int s = decltype(chain)::value;
     vf wv[G];
     NACRE_UNROLL for (int g = 0; g < G; ++g) wv[g] = load(w + (l * G + g) * VL);
@@ -56,13 +56,13 @@ NACRE_INLINE void recurrent_gates(vf (&sums)[R][G], const float* const (&h)[R], 
       NACRE_UNROLL for (int g = 0; g < G; ++g) acc[s][i][g] = fma(x, wv[g], acc[s][i][g]);
     }
   };
-  NACRE_ROLLED for (i64 l = 0; l < whole; l += 4) {
+  NACRE_ROLLED for (isize l = 0; l < whole; l += 4) {
     step(C<0>{}, l);
     step(C<kSplit - 1>{}, l + 1);
     step(C<0>{}, l + 2);
     step(C<kSplit - 1>{}, l + 3);
   }
-  NACRE_ROLLED for (i64 l = whole; l < k; ++l) step(C<0>{}, l);
+  NACRE_ROLLED for (isize l = whole; l < k; ++l) step(C<0>{}, l);
   NACRE_UNROLL for (int i = 0; i < R; ++i) {
     NACRE_UNROLL for (int g = 0; g < G; ++g) {
       sums[i][g] = kSplit == 2 ? acc[0][i][g] + acc[kSplit - 1][i][g] : acc[0][i][g];
@@ -71,9 +71,9 @@ NACRE_INLINE void recurrent_gates(vf (&sums)[R][G], const float* const (&h)[R], 
 }
 
 template <class B>
-inline constexpr i64 constant_batch = 0;
-template <i64 V>
-inline constexpr i64 constant_batch<C<V>> = V;
+inline constexpr isize constant_batch = 0;
+template <isize V>
+inline constexpr isize constant_batch<C<V>> = V;
 
 // Runs cell(b, block, lanes, sums[G], previous h) for this thread's units, step by step.
 template <int G, class S, class Reverse, class Cell, class Sync>
@@ -81,15 +81,15 @@ NACRE_INLINE void recurrent_steps(const S& s, const float* __restrict weights, c
                                   Reverse reverse, int thread, int threads, Cell cell, Sync sync) {
   constexpr int R = kRegisters == 32 ? 6 : kRegisters == 16 ? 3 : 2;
   const Range blocks = split(ceil_div(s.hidden, VL), thread, threads);
-  NACRE_ROLLED for (i64 step = 0; step < s.time; ++step) {
-    const i64 t = reverse ? s.time - 1 - step : step;
+  NACRE_ROLLED for (isize step = 0; step < s.time; ++step) {
+    const isize t = reverse ? s.time - 1 - step : step;
     const float* before = step == 0 ? h0 : y + (reverse ? t + 1 : t - 1) * s.y_t;
-    const i64 pitch = step == 0 ? i64{s.h_b} : i64{s.y_b};
-    NACRE_ROLLED for (i64 block = blocks.begin; block < blocks.end; ++block) {
+    const isize pitch = step == 0 ? isize{s.h_b} : isize{s.y_b};
+    NACRE_ROLLED for (isize block = blocks.begin; block < blocks.end; ++block) {
       const float* w = weights + block * s.hidden * (G * VL);
       const int lanes = static_cast<int>(imin(VL, s.hidden - block * VL));
       const RowTiles tiles = row_tiles(s.batch, R);
-      auto run = [&](auto rows, i64 first, float* gates) NACRE_LAMBDA {
+      auto run = [&](auto rows, isize first, float* gates) NACRE_LAMBDA {
         constexpr int kRows = decltype(rows)::value;
         const float* h[kRows];
         NACRE_UNROLL for (int i = 0; i < kRows; ++i) h[i] = before + row_of(s.batch, first, i) * pitch;
@@ -99,7 +99,7 @@ NACRE_INLINE void recurrent_steps(const S& s, const float* __restrict weights, c
           NACRE_UNROLL for (int g = 0; g < G; ++g) store(gates + (i * G + g) * VL, sums[i][g]);
         }
       };
-      auto run_rows = [&](i64 rows, i64 first, float* gates) NACRE_LAMBDA {
+      auto run_rows = [&](isize rows, isize first, float* gates) NACRE_LAMBDA {
         if constexpr (is_constant<decltype(s.batch)>::value) {
           constexpr RowTiles t = row_tiles(decltype(s.batch){}, R);
           if (rows == t.short_rows) {
@@ -111,15 +111,15 @@ NACRE_INLINE void recurrent_steps(const S& s, const float* __restrict weights, c
           run(C<R>{}, first, gates);
         }
       };
-      NACRE_ROLLED for (i64 tile = 0; tile < tiles.count; ++tile) {
-        const i64 first = tiles.row(tile), rows = tiles.row(tile + 1) - first;
-        alignas(64) float gates[R * G * VL];
+      NACRE_ROLLED for (isize tile = 0; tile < tiles.count; ++tile) {
+        const isize first = tiles.row(tile), rows = tiles.row(tile + 1) - first;
+        NACRE_ALIGNED float gates[R * G * VL];
         if (rows == 1) {
           run(C<1>{}, first, gates);
         } else if constexpr (constant_batch<decltype(s.batch)> != 1) {
           run_rows(rows, first, gates);
         }
-        NACRE_ROLLED for (i64 i = 0; i < rows; ++i) {
+        NACRE_ROLLED for (isize i = 0; i < rows; ++i) {
           vf sums[G];
           NACRE_UNROLL for (int g = 0; g < G; ++g) sums[g] = load(gates + (i * G + g) * VL);
           cell(t, step, first + i, block * VL, lanes, sums, before + (first + i) * pitch + block * VL);
@@ -137,7 +137,7 @@ NACRE_INLINE void lstm(const S& s, const float* projected, const float* weights,
                        float* y, float* h, float* c, Reverse reverse, int thread, int threads, Sync sync) {
   detail::recurrent_steps<4>(
       s, weights, h0, y, reverse, thread, threads,
-      [&](i64 t, i64 step, i64 b, i64 unit, int lanes, vf(&sums)[4], const float*) NACRE_LAMBDA {
+      [&](isize t, isize step, isize b, isize unit, int lanes, vf(&sums)[4], const float*) NACRE_LAMBDA {
         const float* x = projected + (t * s.batch + b) * (4 * s.hidden) + unit;
         NACRE_UNROLL for (int g = 0; g < 4; ++g) {
           sums[g] += lanes == VL ? load(x + g * s.hidden) : load_part(x + g * s.hidden, lanes);
@@ -159,7 +159,7 @@ NACRE_INLINE void gru(const S& s, const float* projected, const float* weights, 
                       float* y, float* h, Reverse reverse, int thread, int threads, Sync sync) {
   detail::recurrent_steps<3>(
       s, weights, h0, y, reverse, thread, threads,
-      [&](i64 t, i64 step, i64 b, i64 unit, int lanes, vf(&sums)[3], const float* before) NACRE_LAMBDA {
+      [&](isize t, isize step, isize b, isize unit, int lanes, vf(&sums)[3], const float* before) NACRE_LAMBDA {
         const float* x = projected + (t * s.batch + b) * (3 * s.hidden) + unit;
         vf in[3];
         NACRE_UNROLL for (int g = 0; g < 3; ++g) {

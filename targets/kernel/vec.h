@@ -7,7 +7,7 @@
 //   vf load(const float*)           any alignment                  void store(float*, vf)
 //   vf load_part(const float*, int n)   the first n lanes (0 <= n <= VL), the rest 0; touches no other memory
 //   void store_part(float*, vf, int n)  the first n lanes; touches no other memory
-//   vf load_strided(const float*, i64 stride, int n)    n lanes (the rest 0), one element each
+//   vf load_strided(const float*, isize stride, int n)    n lanes (the rest 0), one element each
 //   V fma(V a, V b, V c)            a * b + c; one rounding where the target has FMA, two otherwise
 //   V maximum(V, V), minimum(V, V)  NaN if either is NaN (torch.maximum, relu, clamp); float, double, vf
 //   V select(mask, V a, V b)        lanes of a where the mask is true
@@ -34,14 +34,14 @@
 #ifndef NACRE_REGISTERS
 #if NACRE_VL == 16 || defined(__aarch64__) || defined(__riscv_vector)
 #define NACRE_REGISTERS 32
-#elif defined(__riscv)
-#define NACRE_REGISTERS 8  // 32 registers of one float each
+#elif defined(__riscv) || defined(__arm__)
+#define NACRE_REGISTERS 8  // 32 registers of one float each, or MVE
 #else
 #define NACRE_REGISTERS 16
 #endif
 #endif
 
-#if defined(__FMA__) || defined(__AVX512F__) || defined(__aarch64__) || defined(__riscv_flen)
+#if defined(__FMA__) || defined(__AVX512F__) || defined(__aarch64__) || defined(__riscv_flen) || defined(__ARM_FEATURE_FMA)
 #define NACRE_FMA 1
 #else
 #define NACRE_FMA 0
@@ -110,7 +110,7 @@ NACRE_INLINE void store_part(float* p, vf v, int n) {
 #endif
 }
 
-NACRE_INLINE vf load_strided(const float* p, i64 stride, int n) {
+NACRE_INLINE vf load_strided(const float* p, isize stride, int n) {
   vf v = splat(0.f);
   NACRE_UNROLL for (int i = 0; i < VL; ++i) {
     if (i < n) v[i] = p[i * stride];

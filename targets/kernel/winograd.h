@@ -79,23 +79,23 @@ NACRE_INLINE void transform_output(const vf* x, vf* y) {
 }
 
 template <class W>
-NACRE_INLINE constexpr i64 winograd_block(i64 ic, i64 oc, i64 tiles) {
-  constexpr i64 kPlanes = W::kTile * W::kTile;
-  const i64 fit = imax(12, NACRE_L2_BYTES / 4 * 7 / 10 / (kPlanes * (ic + oc)) / 6 * 6);
+NACRE_INLINE constexpr isize winograd_block(isize ic, isize oc, isize tiles) {
+  constexpr isize kPlanes = W::kTile * W::kTile;
+  const isize fit = imax(12, NACRE_L2_BYTES / 4 * 7 / 10 / (kPlanes * (ic + oc)) / 6 * 6);
   return imin(tiles, kPlanes * ic * oc * 4 > NACRE_L2_BYTES / 2 ? imax(fit, 96) : fit);
 }
 // Rows of a plane start in different cache sets.
-NACRE_INLINE constexpr i64 winograd_pitch(i64 channels) { return round_up(channels, 16) + 16; }
-NACRE_INLINE constexpr i64 winograd_plane(i64 block, i64 channels) {
-  const i64 size = block * winograd_pitch(channels);
+NACRE_INLINE constexpr isize winograd_pitch(isize channels) { return round_up(channels, 16) + 16; }
+NACRE_INLINE constexpr isize winograd_plane(isize block, isize channels) {
+  const isize size = block * winograd_pitch(channels);
   return size % 1024 == 0 ? size + 16 : size;
 }
 
 }  // namespace detail
 
 template <int NV, class W>
-NACRE_INLINE constexpr i64 winograd_scratch(i64 ic, i64 oc, i64 tiles) {
-  const i64 block = detail::winograd_block<W>(ic, oc, tiles);
+NACRE_INLINE constexpr isize winograd_scratch(isize ic, isize oc, isize tiles) {
+  const isize block = detail::winograd_block<W>(ic, oc, tiles);
   return W::kTile * W::kTile *
              (detail::winograd_plane(block, ic) + detail::winograd_plane(block, round_up(oc, NV * VL))) +
          round_up(ic, 16);
@@ -105,32 +105,32 @@ template <int NV, class W, class S, class Epilogue>
 NACRE_INLINE void conv_winograd(const S& s, const float* __restrict in, const float* __restrict weights,
                                 float* __restrict scratch, int thread, int threads, Epilogue epilogue) {
   constexpr int T = W::kTile, kOut = W::kOut, MR = tile_rows(NV), NR = NV * VL;
-  const i64 rows = ceil_div(s.oh, kOut), columns = ceil_div(s.ow, kOut), tiles = s.batch * rows * columns;
-  const i64 panels = ceil_div(s.oc, NR), block = detail::winograd_block<W>(s.ic, s.oc, tiles);
-  const i64 v_pitch = detail::winograd_pitch(s.ic), v_plane = detail::winograd_plane(block, s.ic);
-  const i64 m_pitch = detail::winograd_pitch(panels * NR), m_plane = detail::winograd_plane(block, panels * NR);
+  const isize rows = ceil_div(s.oh, kOut), columns = ceil_div(s.ow, kOut), tiles = s.batch * rows * columns;
+  const isize panels = ceil_div(s.oc, NR), block = detail::winograd_block<W>(s.ic, s.oc, tiles);
+  const isize v_pitch = detail::winograd_pitch(s.ic), v_plane = detail::winograd_plane(block, s.ic);
+  const isize m_pitch = detail::winograd_pitch(panels * NR), m_plane = detail::winograd_plane(block, panels * NR);
   float* __restrict v = scratch;
   float* __restrict products = v + T * T * v_plane;
   float* zeros = products + T * T * m_plane;
   detail::clear_row(zeros, s.ic);
   const Range mine = split(tiles, thread, threads);
   // Blocks of nearly equal size.
-  const i64 blocks = ceil_div(mine.end - mine.begin, block);
-  NACRE_ROLLED for (i64 g = 0; g < blocks; ++g) {
+  const isize blocks = ceil_div(mine.end - mine.begin, block);
+  NACRE_ROLLED for (isize g = 0; g < blocks; ++g) {
     const Range part = split(mine.end - mine.begin, g, blocks);
-    const i64 first = mine.begin + part.begin, count = part.end - part.begin;
+    const isize first = mine.begin + part.begin, count = part.end - part.begin;
 
-    NACRE_ROLLED for (i64 t = 0; t < count; ++t) {
-      const i64 tile = first + t, n = tile / (rows * columns);
-      const i64 y0 = tile / columns % rows * kOut - s.pad_h, x0 = tile % columns * kOut - s.pad_w;
+    NACRE_ROLLED for (isize t = 0; t < count; ++t) {
+      const isize tile = first + t, n = tile / (rows * columns);
+      const isize y0 = tile / columns % rows * kOut - s.pad_h, x0 = tile % columns * kOut - s.pad_w;
       const float* from[T * T];
       NACRE_UNROLL for (int i = 0; i < T; ++i) {
         NACRE_UNROLL for (int j = 0; j < T; ++j) {
-          const i64 y = y0 + i, x = x0 + j;
+          const isize y = y0 + i, x = x0 + j;
           from[i * T + j] = y >= 0 && y < s.h && x >= 0 && x < s.w ? in + (n * s.sn + y * s.sh + x * s.sw) : zeros;
         }
       }
-      NACRE_ROLLED for (i64 c = 0; c < s.ic; c += VL) {
+      NACRE_ROLLED for (isize c = 0; c < s.ic; c += VL) {
         vf half[T][T];
         NACRE_UNROLL for (int j = 0; j < T; ++j) {
           vf x[T], y[T];
@@ -146,11 +146,11 @@ NACRE_INLINE void conv_winograd(const S& s, const float* __restrict in, const fl
       }
     }
 
-    NACRE_ROLLED for (i64 p = 0; p < T * T; ++p) {
-      NACRE_ROLLED for (i64 panel = 0; panel < panels; ++panel) {
+    NACRE_ROLLED for (isize p = 0; p < T * T; ++p) {
+      NACRE_ROLLED for (isize panel = 0; panel < panels; ++panel) {
         const float* b = weights + (p * panels + panel) * s.ic * NR;
         Ahead ahead = ahead_of(b + s.ic * NR, s.ic * NR, ceil_div(count, MR), s.ic);
-        NACRE_ROLLED for (i64 t = 0; t < count; t += MR) {
+        NACRE_ROLLED for (isize t = 0; t < count; t += MR) {
           with_height<MR>(imin(MR, count - t), [&](auto height) NACRE_LAMBDA {
             constexpr int R = decltype(height)::value;
             const float* a[R];
@@ -169,11 +169,11 @@ NACRE_INLINE void conv_winograd(const S& s, const float* __restrict in, const fl
       }
     }
 
-    NACRE_ROLLED for (i64 t = 0; t < count; ++t) {
-      const i64 tile = first + t, n = tile / (rows * columns);
-      const i64 y0 = tile / columns % rows * kOut, x0 = tile % columns * kOut;
-      const i64 y_count = imin(kOut, s.oh - y0), x_count = imin(kOut, s.ow - x0);
-      NACRE_ROLLED for (i64 c = 0; c < s.oc; c += VL) {
+    NACRE_ROLLED for (isize t = 0; t < count; ++t) {
+      const isize tile = first + t, n = tile / (rows * columns);
+      const isize y0 = tile / columns % rows * kOut, x0 = tile % columns * kOut;
+      const isize y_count = imin(kOut, s.oh - y0), x_count = imin(kOut, s.ow - x0);
+      NACRE_ROLLED for (isize c = 0; c < s.oc; c += VL) {
         vf half[kOut][T];
         NACRE_UNROLL for (int j = 0; j < T; ++j) {
           vf x[T], y[kOut];
@@ -181,15 +181,15 @@ NACRE_INLINE void conv_winograd(const S& s, const float* __restrict in, const fl
           detail::transform_output<W>(x, y);
           NACRE_UNROLL for (int i = 0; i < kOut; ++i) half[i][j] = y[i];
         }
-        alignas(64) float out[kOut * kOut * VL];
+        NACRE_ALIGNED float out[kOut * kOut * VL];
         NACRE_UNROLL for (int i = 0; i < kOut; ++i) {
           vf y[kOut];
           detail::transform_output<W>(half[i], y);
           NACRE_UNROLL for (int j = 0; j < kOut; ++j) store(out + (i * kOut + j) * VL, y[j]);
         }
         const int lanes = static_cast<int>(imin(VL, s.oc - c));
-        NACRE_ROLLED for (i64 i = 0; i < y_count; ++i) {
-          NACRE_ROLLED for (i64 j = 0; j < x_count; ++j) {
+        NACRE_ROLLED for (isize i = 0; i < y_count; ++i) {
+          NACRE_ROLLED for (isize j = 0; j < x_count; ++j) {
             epilogue(n, y0 + i, x0 + j, c, load(out + (i * kOut + j) * VL), lanes);
           }
         }

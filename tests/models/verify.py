@@ -22,7 +22,7 @@ def verify(options, environment, case):
     """(what is wrong, or nothing, and the seconds that it took)."""
     start = time.perf_counter()
     command = [options.tool, "verify", "--json", *(["--stage", options.stage] if options.stage else []),
-               *(["--target", options.target] if options.target else []), *(["--specialize"] if options.specialize else []), case]
+               *(["--target", options.target] if options.target else []), *(["--emit", options.emit] if options.emit else []), *(["--specialize"] if options.specialize else []), case]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=options.timeout)
         verdicts = json.loads(done.stdout)
@@ -44,6 +44,7 @@ def main():
     parser.add_argument("--tool", type=Path, required=True)
     parser.add_argument("--stage", help="one stage only (default: all)")
     parser.add_argument("--target", help="of the artifact (default: this machine)")
+    parser.add_argument("--emit", help="what stands for the artifact: static")
     parser.add_argument("--specialize", action="store_true", help="with a variant for the sizes of each set")
     parser.add_argument("--only", help="names, separated by commas")
     parser.add_argument("--timeout", type=float, default=300, help="seconds a case")
