@@ -39,15 +39,26 @@ struct HarnessResult {
   std::uint32_t status, stack_bytes;
 };
 
-// Where QEMU's boards have memory: code begins at 0, what is read only and RAM lie in the largest pieces.
+// Where QEMU's boards have memory. They begin at the vectors at 0.
+struct Board {
+  const char* name;
+  const char *rom, *rom_size;  // code and what is read only
+  const char *ram, *ram_size;
+};
+constexpr Board kBoards[] = {
+    {"mps2-an386", "0x400", "4095K", "0x21000000", "16M"},
+    {"mps2-an500", "0x400", "4095K", "0x60000000", "16M"},
+    {"mps3-an547", "0x70000000", "64M", "0x74000000", "128M"},
+};
+
 std::string board_script(const Target& target) {
-  const bool m55 = target.name == "cortex-m55";
+  const auto board = std::find_if(std::begin(kBoards), std::end(kBoards), [&](const Board& b) { return target.emulator.back() == b.name; });
+  check(board != std::end(kBoards), "no memory map of the board of {}", target.name);
   return fmt::format(
-      "MEMORY {{ BOOT (rx) : ORIGIN = 0, LENGTH = 512K\n ROM (rx) : ORIGIN = {}, LENGTH = {}\n RAM (rw) : ORIGIN = {}, LENGTH = {} }}\n"
+      "MEMORY {{ BOOT (rx) : ORIGIN = 0, LENGTH = 1K\n ROM (rx) : ORIGIN = {0}, LENGTH = {1}\n RAM (rw) : ORIGIN = {2}, LENGTH = {3} }}\n"
       "SECTIONS {{ .vectors : {{ KEEP(*(.vectors)) }} >BOOT\n .text : {{ *(.text*) *(.rodata*) }} >ROM\n"
-      " .memory (NOLOAD) : {{ harness_memory = .; }} >RAM\n harness_stack_top = {} + {};\n /DISCARD/ : {{ *(.ARM.*) *(.stack_sizes) *(.comment) }} }}\n",
-      m55 ? "0x70000000" : "0x400", m55 ? "64M" : "4095K", m55 ? "0x74000000" : "0x21000000", m55 ? "128M" : "16M", m55 ? "0x74000000" : "0x21000000",
-      m55 ? "128M" : "16M");
+      " .memory (NOLOAD) : {{ harness_memory = .; }} >RAM\n harness_stack_top = {2} + {3};\n /DISCARD/ : {{ *(.ARM.*) *(.stack_sizes) *(.comment) }} }}\n",
+      board->rom, board->rom_size, board->ram, board->ram_size);
 }
 
 class TemporaryFolder {
@@ -75,6 +86,14 @@ std::string argument(const Parameter& p, std::size_t block, bool number) {
   return fmt::format("reinterpret_cast<{}>(blocks[{}])", p.type, block);
 }
 
+// What a library takes from elsewhere beside memcpy and memset.
+std::string foreign(const StaticLibrary& library) {
+  std::vector<std::string> names;
+  for (const std::string& symbol : library.undefined)
+    if (symbol != "memcpy" && symbol != "memset") names.push_back(symbol);
+  return joined(names);
+}
+
 class LibraryRunner : public Runner {
  public:
   LibraryRunner(const CompiledModel& model, const StaticLibrary& library, std::uint32_t entry)
@@ -83,6 +102,8 @@ class LibraryRunner : public Runner {
     const LibraryMachine machine = library_machine(target_);
     if (!machine.missing.empty()) fail(ErrorKind::environment, "{}", machine.missing);
     command_ = machine.command;
+    if (const std::string needed = foreign(library_); !needed.empty())
+      fail(ErrorKind::unsupported, "code for {} calls {}, of the compiler's run-time library, which nacre does not have: the library cannot be tried", target_.name, needed);
     for (const Parameter& p : signature_.parameters)
       if (p.kind != Parameter::Kind::arena && p.kind != Parameter::Kind::state) parameters_.push_back(p);
     check(parameters_.size() < kMostBlocks, "an entry with more inputs and outputs than the harness can pass");
@@ -313,8 +334,7 @@ std::string check_library(const Program& captured, const CompiledModel& model, c
   const Target& target = find_target(model.artifact.images.at(0).target);
   const LibraryMachine machine = library_machine(target);
   if (!machine.missing.empty()) return "not checked: " + machine.missing;
-  for (const std::string& symbol : library.undefined)
-    if (symbol != "memcpy" && symbol != "memset") return fmt::format("not checked: it needs {}, of the compiler's run-time library", symbol);
+  if (const std::string needed = foreign(library); !needed.empty()) return fmt::format("not checked: it needs {}, of the compiler's run-time library (libgcc)", needed);
   Case the_case;
   the_case.name = path;
   the_case.program = path;
