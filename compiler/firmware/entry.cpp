@@ -228,6 +228,10 @@ class EntryWriter {
       case NACRE_COMMAND_call: {
         std::vector<std::string> buffers;
         for (uint32_t operand : c.operands) buffers.push_back(address(operand));
+        for (uint32_t p : c.provenances) {
+          const formats::Provenance& where = a_.provenances.at(p);
+          if (!where.op.empty()) out_.line("// {}{}{}", where.op, where.file.empty() ? "" : fmt::format("  {}:{}", where.file, where.line), where.module.empty() ? "" : "  " + where.module);
+        }
         out_.open("{{");
         out_.line("void* const buffers[] = {{{}}};", buffers.empty() ? "nullptr" : fmt::format("{}", fmt::join(buffers, ", ")));
         out_.line("args.buffers = buffers;");

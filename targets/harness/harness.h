@@ -145,6 +145,8 @@ static inline char* stack_pointer() {
   char* at;
 #if defined(__x86_64__)
   __asm__ volatile("movq %%rsp, %0" : "=r"(at));
+#elif defined(__riscv)
+  __asm__ volatile("mv %0, sp" : "=r"(at));
 #else
   __asm__ volatile("mov %0, sp" : "=r"(at));
 #endif

@@ -36,12 +36,11 @@ typedef i64 vl __attribute__((ext_vector_type(VL)));
 typedef uint32_t vu __attribute__((ext_vector_type(VL)));
 typedef uint64_t vul __attribute__((ext_vector_type(VL)));
 
-#if NACRE_FMA
+inline constexpr bool kHasFma = NACRE_FMA_DOUBLE;
+#if NACRE_FMA_DOUBLE
 NACRE_INLINE vd fma(vd a, vd b, vd c) { return __builtin_elementwise_fma(a, b, c); }
-inline constexpr bool kHasFma = true;
 #else
 NACRE_INLINE vd fma(vd a, vd b, vd c) { return a * b + c; }
-inline constexpr bool kHasFma = false;
 #endif
 NACRE_INLINE vd select(vl m, vd a, vd b) { return m ? a : b; }
 NACRE_INLINE vl select(vl m, vl a, vl b) { return m ? a : b; }

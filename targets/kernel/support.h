@@ -5,8 +5,7 @@
 //   memcpy, memset       copies and clears something large; the loops stay loops because kernels are compiled with -ffreestanding
 //   fminf, fmaxf         a choice between a float16 and another one, where the machine computes with float32 in its place: LLVM
 //                        makes a minimum of it, and asks for the function. The second operand wins between equals: zeros have signs
-//   __aeabi_memcpy, ...  the same under the names of 32-bit Arm
-//   __aeabi_ldivmod, __aeabi_uldivmod   64-bit division there: quotient in r0 and r1, remainder in r2 and r3
+//   support_arm.h        what there is for 32-bit Arm alone
 //   __extendhfsf2, __truncsfhf2     float16 to float32 and back (to nearest even) on a machine that has no instruction for it
 #ifndef NACRE_KERNEL_SUPPORT_H
 #define NACRE_KERNEL_SUPPORT_H
@@ -41,37 +40,7 @@ NACRE_SUPPORT float fminf(float a, float b) { return a < b || b != b ? a : b; }
 NACRE_SUPPORT float fmaxf(float a, float b) { return a > b || b != b ? a : b; }
 
 #if defined(__arm__)
-NACRE_SUPPORT void __aeabi_memcpy(void* to, const void* from, __SIZE_TYPE__ size) { memcpy(to, from, size); }
-NACRE_SUPPORT void __aeabi_memcpy4(void* to, const void* from, __SIZE_TYPE__ size) { memcpy(to, from, size); }
-NACRE_SUPPORT void __aeabi_memcpy8(void* to, const void* from, __SIZE_TYPE__ size) { memcpy(to, from, size); }
-NACRE_SUPPORT void __aeabi_memset(void* to, __SIZE_TYPE__ size, int value) { memset(to, value, size); }
-NACRE_SUPPORT void __aeabi_memset4(void* to, __SIZE_TYPE__ size, int value) { memset(to, value, size); }
-NACRE_SUPPORT void __aeabi_memset8(void* to, __SIZE_TYPE__ size, int value) { memset(to, value, size); }
-NACRE_SUPPORT void __aeabi_memclr(void* to, __SIZE_TYPE__ size) { memset(to, 0, size); }
-NACRE_SUPPORT void __aeabi_memclr4(void* to, __SIZE_TYPE__ size) { memset(to, 0, size); }
-NACRE_SUPPORT void __aeabi_memclr8(void* to, __SIZE_TYPE__ size) { memset(to, 0, size); }
-
-// Under the base convention, a vector of four words comes back in r0 to r3.
-typedef uint32_t four_words __attribute__((vector_size(16)));
-static inline four_words divide(uint64_t a, uint64_t b, bool negative_quotient, bool negative_remainder) {
-  uint64_t quotient = 0, rest = a;
-  if (b != 0 && b <= a) {
-    int shift = __builtin_clzll(b) - __builtin_clzll(a);
-    for (uint64_t step = b << shift; shift >= 0; --shift, step >>= 1)
-      if (rest >= step) {
-        rest -= step;
-        quotient |= 1ull << shift;
-      }
-  }
-  if (negative_quotient) quotient = -quotient;
-  if (negative_remainder) rest = -rest;
-  return four_words{static_cast<uint32_t>(quotient), static_cast<uint32_t>(quotient >> 32), static_cast<uint32_t>(rest), static_cast<uint32_t>(rest >> 32)};
-}
-__attribute__((pcs("aapcs"))) NACRE_SUPPORT four_words __aeabi_uldivmod(uint64_t a, uint64_t b) { return divide(a, b, false, false); }
-__attribute__((pcs("aapcs"))) NACRE_SUPPORT four_words __aeabi_ldivmod(int64_t a, int64_t b) {
-  const uint64_t x = static_cast<uint64_t>(a < 0 ? -a : a), y = static_cast<uint64_t>(b < 0 ? -b : b);
-  return divide(x, y, (a < 0) != (b < 0), a < 0);
-}
+#include "nacre/support_arm.h"
 #endif
 
 #if defined(__x86_64__) && !defined(__F16C__)

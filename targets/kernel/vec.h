@@ -47,6 +47,13 @@
 #define NACRE_FMA 0
 #endif
 
+// Doubles of a processor that computes them in functions have none.
+#if NACRE_FMA && !(defined(__arm__) && !(__ARM_FP & 8))
+#define NACRE_FMA_DOUBLE 1
+#else
+#define NACRE_FMA_DOUBLE 0
+#endif
+
 namespace nk {
 
 inline constexpr int VL = NACRE_VL;
@@ -120,12 +127,15 @@ NACRE_INLINE vf load_strided(const float* p, isize stride, int n) {
 
 #if NACRE_FMA
 NACRE_INLINE float fma(float a, float b, float c) { return __builtin_elementwise_fma(a, b, c); }
-NACRE_INLINE double fma(double a, double b, double c) { return __builtin_elementwise_fma(a, b, c); }
 NACRE_INLINE vf fma(vf a, vf b, vf c) { return __builtin_elementwise_fma(a, b, c); }
 #else
 NACRE_INLINE float fma(float a, float b, float c) { return a * b + c; }
-NACRE_INLINE double fma(double a, double b, double c) { return a * b + c; }
 NACRE_INLINE vf fma(vf a, vf b, vf c) { return a * b + c; }
+#endif
+#if NACRE_FMA_DOUBLE
+NACRE_INLINE double fma(double a, double b, double c) { return __builtin_elementwise_fma(a, b, c); }
+#else
+NACRE_INLINE double fma(double a, double b, double c) { return a * b + c; }
 #endif
 
 NACRE_INLINE float select(bool m, float a, float b) { return m ? a : b; }
