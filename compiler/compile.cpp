@@ -445,7 +445,6 @@ CompiledModel compile_once(const std::vector<Method>& methods, const CompileOpti
   if (!options.library.empty()) {
     if (targets.size() > 1) fail(ErrorKind::user, "a static library is for one target");
     if (!options.variants.empty() || options.code_budget) fail(ErrorKind::user, "a static library has one form of each entry, and takes no variants");
-    for (Method& method : methods) method.overlap.reset();  // its inputs lie apart
   } else {
     for (const Target* target : targets)
       if (target->firmware) fail(ErrorKind::user, "code for {} is linked into an image, and not loaded from an artifact: --emit static", target->name);
@@ -493,6 +492,8 @@ std::string over_flash_limit(const formats::Artifact& artifact, int64_t limit) {
 }  // namespace
 
 CompiledModel compile(std::vector<Method> methods, const CompileOptions& options) {
+  if (!options.library.empty())
+    for (Method& method : methods) method.overlap.reset();  // a library's inputs lie apart
   CompileOptions tried = options;
   std::string over;
   // Bands of different heights have kernels of their own: fewer bands need less flash, and more memory.
