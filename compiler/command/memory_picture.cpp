@@ -199,7 +199,7 @@ std::string memory_svg(const MemoryPicture& picture) {
       "data-top=\"{2}\" data-height=\"{3}\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
       kLeft + kPlot + 16, kTop + kHeight + kBottom, kTop, kHeight);
   svg += fmt::format("<text x=\"{}\" y=\"18\" font-size=\"13\">{}</text>\n", kLeft, escaped(picture.title));
-  svg += fmt::format("<text x=\"{}\" y=\"34\">arena {} bytes, scratch {}; of the caller: inputs {}, outputs {}</text>\n", kLeft, grouped(picture.arena),
+  svg += fmt::format("<text class=\"sums\" x=\"{}\" y=\"34\">arena {} bytes, scratch {}; of the caller: inputs {}, outputs {}</text>\n", kLeft, grouped(picture.arena),
                      grouped(picture.scratch), grouped(picture.inputs), grouped(picture.outputs));
   for (int i = 0; i <= 4; ++i) {
     const double y = kTop + kHeight * (4 - i) / 4;
