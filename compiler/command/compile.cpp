@@ -194,8 +194,9 @@ LibraryFiles library_files(const std::string& output) {
 }
 
 // The last part of `nacre compile --emit static`.
-int finish_library(const CompileCommand& command, const CompileOptions& options, const std::vector<NamedProgram>& programs,
-                   const std::vector<Program>& captured, const CompiledModel& model, Progress& progress, Clock::time_point start) {
+int finish_library(const CompileCommand& command, const CompileOptions& options,
+                   const std::vector<NamedProgram>& programs, const std::vector<Program>& captured,
+                   const CompiledModel& model, Progress& progress, Clock::time_point start) {
   const LibraryFiles files = library_files(command.artifact);
   std::vector<std::string> from;
   for (const NamedProgram& p : programs) from.push_back(fs::path(p.path).filename().string());
@@ -203,14 +204,18 @@ int finish_library(const CompileCommand& command, const CompileOptions& options,
   std::vector<std::string> checks;
   for (std::uint32_t e = 0; e < programs.size(); ++e) {
     progress.show("checking", 0, 0);
-    checks.push_back(command.no_check ? "not checked (--no-check)" : check_library(captured[e], model, library, e, programs[e].path));
+    checks.push_back(command.no_check
+                         ? "not checked (--no-check)"
+                         : check_library(captured[e], model, library, e, programs[e].path));
   }
   write_file(files.object, library.object);
   write_file(files.header, library.header);
   progress.clear();
-  fmt::print("{}: {} in {:.1f} s, and {}\n", files.object.string(), bytes_text(library.object.size()),
+  fmt::print("{}: {} in {:.1f} s, and {}\n", files.object.string(),
+             bytes_text(library.object.size()),
              std::chrono::duration<double>(Clock::now() - start).count(), files.header.string());
-  fmt::print("  code     {}, {} kernels; {} of entries and helpers\n", bytes_text(static_cast<std::uint64_t>(library.code_bytes)), model.sources.size(),
+  fmt::print("  code     {}, {} kernels; {} of entries and helpers\n",
+             bytes_text(static_cast<std::uint64_t>(library.code_bytes)), model.sources.size(),
              bytes_text(static_cast<std::uint64_t>(library.runtime_bytes)));
   fmt::print("  weights  {}\n", bytes_text(static_cast<std::uint64_t>(library.data_bytes)));
   fmt::print("  state    {}\n", bytes_text(static_cast<std::uint64_t>(library.plan.state_bytes)));
@@ -279,7 +284,8 @@ int compile_command(const CompileCommand& command) {
     methods.push_back(make_method(p.entry, std::move(functional), captured.back().graph));
   }
   const CompiledModel model = compile(std::move(methods), options);
-  if (!options.library.empty()) return finish_library(command, options, programs, captured, model, progress, start);
+  if (!options.library.empty())
+    return finish_library(command, options, programs, captured, model, progress, start);
   std::vector<std::vector<std::string>> checks;
   for (std::uint32_t e = 0; e < programs.size(); ++e) {
     if (command.no_check) {
@@ -326,9 +332,11 @@ Action add_compile(CLI::App& app) {
   add_program_options(*verb, command->program_options);
   add_import_option(*verb, command->imports);
   verb->add_option("--emit", command->emit,
-                   "`artifact` (default), or `static`: a relocatable object NAME.o and its header NAME.h, for firmware")
+                   "`artifact` (default), or `static`: a relocatable object NAME.o and its header "
+                   "NAME.h, for firmware")
       ->check(CLI::IsMember({"artifact", "static"}));
-  verb->add_option("-o,--output", command->artifact, "the artifact to write; NAME of a static library")
+  verb->add_option("-o,--output", command->artifact,
+                   "the artifact to write; NAME of a static library")
       ->required()
       ->type_name("MODEL.nacre");
   verb->add_option("--shapes", command->shapes,

@@ -333,7 +333,9 @@ std::unique_ptr<Runner> Pipeline::runner(Stage stage) {
         methods.push_back(make_method(captured_.graph.name, functional(), captured_.graph));
         model_ = std::make_unique<CompiledModel>(compile(std::move(methods), options_));
       }
-      if (!options_.library.empty()) return make_library_runner(*model_, make_library(*model_, options_.library, captured_.graph.name, options_), 0);
+      if (!options_.library.empty())
+        return make_library_runner(
+            *model_, make_library(*model_, options_.library, captured_.graph.name, options_), 0);
       return make_artifact_runner(model_->artifact, 0, threads_, imports_);
     default:
       break;

@@ -349,7 +349,9 @@ Action add_verify(CLI::App& app) {
                    "one stage only: " + stage_names(kRunStages))
       ->type_name("STAGE");
   verb->add_option("--target", options->target, "of the artifact; default: native");
-  verb->add_option("--emit", options->emit, "what stands for the artifact: `artifact` (default) or a `static` library, as nacre compile makes it")
+  verb->add_option("--emit", options->emit,
+                   "what stands for the artifact: `artifact` (default) or a `static` library, as "
+                   "nacre compile makes it")
       ->check(CLI::IsMember({"artifact", "static"}));
   verb->add_option("--threads", options->threads, "of the runtime; default: 1")
       ->check(CLI::Range(1, 1024));

@@ -17,7 +17,8 @@ namespace {
 int64_t aligned(int64_t size) { return static_cast<int64_t>(nacre_align_data(static_cast<uint64_t>(size))); }
 
 [[noreturn]] void unlimited(const formats::Entry& entry) {
-  fail(ErrorKind::unsupported, "entry '{}' needs memory without an upper limit, for sizes that have none; torch.export.Dim(max=...) gives them one", entry.name);
+  fail(ErrorKind::unsupported, "entry '{}' needs memory without an upper limit, for sizes that have none; torch.export.Dim(max=...) gives them one",
+       entry.name);
 }
 
 // Bytes of the arena that an entry's buffers take at most. Behind them lies scratch.
@@ -77,7 +78,9 @@ class EntryWriter {
   }
   std::string size(Size s) { return s.is_constant() ? number_text(s.raw) : node(s.node_number()); }
   static std::string number_text(int64_t value) {
-    return value == INT64_MIN ? "(-9223372036854775807LL - 1)" : value > INT32_MAX || value < -INT32_MAX ? fmt::format("{}LL", value) : std::to_string(value);
+    return value == INT64_MIN                        ? "(-9223372036854775807LL - 1)"
+           : value > INT32_MAX || value < -INT32_MAX ? fmt::format("{}LL", value)
+                                                     : std::to_string(value);
   }
 
   std::string formula(const formats::Node& n) {
@@ -157,22 +160,22 @@ class EntryWriter {
     for (const formats::Guard& g : v_.guards) {
       const auto dim = [&] { return entry_.inputs.at(g.input).dims.at(g.dim); };
       switch (g.kind) {
-        case NACRE_GUARD_features: case NACRE_GUARD_dtype: case NACRE_GUARD_rank: case NACRE_GUARD_bind_value:
+        case NACRE_GUARD_features:
+        case NACRE_GUARD_dtype:
+        case NACRE_GUARD_rank:
+        case NACRE_GUARD_bind_value:
         case NACRE_GUARD_value_equal:  // it is no parameter
         case NACRE_GUARD_disjoint:     // the header says so
           break;
         case NACRE_GUARD_bind:
           if (const Parameter* p = parameter(Parameter::Kind::symbol, static_cast<uint32_t>(g.ref))) require(p->name + " >= 0", false, false);
           break;
-        case NACRE_GUARD_equal:
-          require(fmt::format("{} == {}", size(dim()), g.lo), dim().is_constant(), dim().raw == g.lo);
-          break;
+        case NACRE_GUARD_equal: require(fmt::format("{} == {}", size(dim()), g.lo), dim().is_constant(), dim().raw == g.lo); break;
         case NACRE_GUARD_range:
-          require(fmt::format("{0} >= {1} && {0} <= {2}", size(dim()), number_text(g.lo), number_text(g.hi)), dim().is_constant(), dim().raw >= g.lo && dim().raw <= g.hi);
+          require(fmt::format("{0} >= {1} && {0} <= {2}", size(dim()), number_text(g.lo), number_text(g.hi)), dim().is_constant(),
+                  dim().raw >= g.lo && dim().raw <= g.hi);
           break;
-        case NACRE_GUARD_multiple:
-          require(fmt::format("{} % {} == 0", size(dim()), g.lo), dim().is_constant(), dim().raw % g.lo == 0);
-          break;
+        case NACRE_GUARD_multiple: require(fmt::format("{} % {} == 0", size(dim()), g.lo), dim().is_constant(), dim().raw % g.lo == 0); break;
         case NACRE_GUARD_value_range: {
           const Parameter* p = parameter(Parameter::Kind::input, g.input);
           check(p != nullptr, "a guard on input {}, which is no parameter", g.input);
@@ -180,15 +183,15 @@ class EntryWriter {
           break;
         }
         case NACRE_GUARD_equal_node:
-          if (dim() != Size::node(static_cast<uint32_t>(g.ref))) require(fmt::format("{} == {}", size(dim()), node(static_cast<uint32_t>(g.ref))), false, false);
+          if (dim() != Size::node(static_cast<uint32_t>(g.ref)))
+            require(fmt::format("{} == {}", size(dim()), node(static_cast<uint32_t>(g.ref))), false, false);
           break;
         case NACRE_GUARD_node: {
           const formats::Node& n = nodes_.at(static_cast<size_t>(g.ref));
           require(fmt::format("{} != 0", node(static_cast<uint32_t>(g.ref))), n.kind == NACRE_EXPR_constant, n.b != 0);
           break;
         }
-        default:
-          fail(ErrorKind::unsupported, "entry '{}' looks at how its inputs lie in memory, which a static library cannot do", entry_.name);
+        default: fail(ErrorKind::unsupported, "entry '{}' looks at how its inputs lie in memory, which a static library cannot do", entry_.name);
       }
     }
   }
@@ -230,7 +233,9 @@ class EntryWriter {
         for (uint32_t operand : c.operands) buffers.push_back(address(operand));
         for (uint32_t p : c.provenances) {
           const formats::Provenance& where = a_.provenances.at(p);
-          if (!where.op.empty()) out_.line("// {}{}{}", where.op, where.file.empty() ? "" : fmt::format("  {}:{}", where.file, where.line), where.module.empty() ? "" : "  " + where.module);
+          if (!where.op.empty())
+            out_.line("// {}{}{}", where.op, where.file.empty() ? "" : fmt::format("  {}:{}", where.file, where.line),
+                      where.module.empty() ? "" : "  " + where.module);
         }
         out_.open("{{");
         out_.line("void* const buffers[] = {{{}}};", buffers.empty() ? "nullptr" : fmt::format("{}", fmt::join(buffers, ", ")));
@@ -246,13 +251,12 @@ class EntryWriter {
         out_.line("__builtin_memcpy({}, {}, static_cast<size_t>({}));", address(c.operands[0]), address(c.operands[1]), bytes);
         break;
       }
-      case NACRE_COMMAND_branch:
-        out_.line("if (!*reinterpret_cast<const uint8_t*>({})) goto c{};", address(c.operands[0]), c.target);
-        break;
+      case NACRE_COMMAND_branch: out_.line("if (!*reinterpret_cast<const uint8_t*>({})) goto c{};", address(c.operands[0]), c.target); break;
       case NACRE_COMMAND_jump: out_.line("goto c{};", c.target); break;
       case NACRE_COMMAND_loop: break;
       case NACRE_COMMAND_bind: {
-        const auto place = std::find_if(nodes_.begin(), nodes_.end(), [&](const formats::Node& n) { return n.kind == NACRE_EXPR_symbol && n.a == c.target; });
+        const auto place =
+            std::find_if(nodes_.begin(), nodes_.end(), [&](const formats::Node& n) { return n.kind == NACRE_EXPR_symbol && n.a == c.target; });
         if (place == nodes_.end()) break;  // nothing depends on it
         const auto node_number = static_cast<uint32_t>(place - nodes_.begin());
         out_.line("__builtin_memcpy(&nodes[{}], {}, 8);", node_number, address(c.operands[0]));
@@ -284,13 +288,13 @@ class EntryWriter {
 LibraryPlan plan_library(const formats::Artifact& artifact, const std::string& name, std::vector<std::string> kernels) {
   LibraryPlan plan{name, std::move(kernels), {}, 0, 0};
   for (const formats::Import& import : artifact.imports)
-    fail(ErrorKind::unsupported, "the model calls {}, which only an application can compute: a static library has no place for that yet", import.name);
+    fail(ErrorKind::unsupported, "the model calls {}, which only an application can compute: a static library has no place for that yet",
+         import.name);
   for (const formats::State& state : artifact.states) {
     plan.state_offsets.push_back(plan.state_bytes);
     plan.state_bytes += aligned(static_cast<int64_t>(state.size_bytes));
   }
-  for (const formats::Entry& entry : artifact.entries)
-    plan.arena_bytes = std::max(plan.arena_bytes, buffer_bytes(entry) + scratch_bytes(entry));
+  for (const formats::Entry& entry : artifact.entries) plan.arena_bytes = std::max(plan.arena_bytes, buffer_bytes(entry) + scratch_bytes(entry));
   return plan;
 }
 

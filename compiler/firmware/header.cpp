@@ -29,7 +29,8 @@ std::string words(const formats::Artifact& artifact, const formats::Entry& entry
     const std::string a = self(self, n.a);
     if (n.kind == NACRE_EXPR_not_) return "not " + a;
     const std::string b = self(self, static_cast<uint32_t>(n.b)), op = texts[n.kind];
-    return std::isalpha(static_cast<unsigned char>(op[0])) && op != "and" && op != "or" ? fmt::format("{}({}, {})", op, a, b) : fmt::format("({} {} {})", a, op, b);
+    return std::isalpha(static_cast<unsigned char>(op[0])) && op != "and" && op != "or" ? fmt::format("{}({}, {})", op, a, b)
+                                                                                        : fmt::format("({} {} {})", a, op, b);
   };
   return text(text, size.node_number());
 }
@@ -72,7 +73,8 @@ std::string entry_text(const formats::Artifact& artifact, const formats::Entry& 
         if (s.multiple > 1) says += fmt::format(", a multiple of {}", s.multiple);
         break;
       }
-      case Parameter::Kind::input: case Parameter::Kind::output: {
+      case Parameter::Kind::input:
+      case Parameter::Kind::output: {
         const bool input = p.kind == Parameter::Kind::input;
         const formats::Tensor& t = input ? entry.inputs[p.index] : entry.outputs[p.index];
         says = (t.flags & NACRE_TENSOR_SCALAR) ? "a number" : shape_words(artifact, entry, t);
@@ -87,13 +89,15 @@ std::string entry_text(const formats::Artifact& artifact, const formats::Entry& 
   }
   const formats::Variant& v = only_variant(entry);
   for (uint32_t i = 0; i < entry.inputs.size(); ++i)
-    if (entry.inputs[i].flags & NACRE_TENSOR_SCALAR && fixed_number(v, i)) comment += fmt::format("//   ({} has the value that it had when the model was exported)\n", entry.inputs[i].name);
+    if (entry.inputs[i].flags & NACRE_TENSOR_SCALAR && fixed_number(v, i))
+      comment += fmt::format("//   ({} has the value that it had when the model was exported)\n", entry.inputs[i].name);
   return fmt::format("{}{}{};\n\n", constants, comment, signature.text());
 }
 
 }  // namespace
 
-std::string header_text(const formats::Artifact& artifact, const LibraryPlan& plan, const std::vector<Signature>& signatures, const HeaderFacts& facts) {
+std::string header_text(const formats::Artifact& artifact, const LibraryPlan& plan, const std::vector<Signature>& signatures,
+                        const HeaderFacts& facts) {
   const std::string name = upper(plan.name);
   const bool several = artifact.entries.size() > 1;
   std::string text = fmt::format("// {} for {} ({}), by nacre. Link {}.o.\n//\n", facts.from, facts.target.name, facts.target.description, plan.name);
@@ -108,16 +112,18 @@ std::string header_text(const formats::Artifact& artifact, const LibraryPlan& pl
   text += fmt::format("#define {}_ALIGNMENT {}  // of arena and state, in bytes\n", name, facts.target.alignment);
   text += fmt::format("#define {}_ARENA_BYTES {}\n", name, plan.arena_bytes);
   text += fmt::format("#define {}_STATE_BYTES {}\n", name, plan.state_bytes);
-  text += fmt::format("#define {}_STACK_BYTES {}  // of a call at most, from the compiler's records; without what an interrupt takes\n", name,
+  text += fmt::format("#define {}_STACK_BYTES {}  // of a call at most, from the compiler's records; without what interrupts, memcpy and memset take\n", name,
                       facts.stack_bytes.empty() ? 0 : *std::max_element(facts.stack_bytes.begin(), facts.stack_bytes.end()));
   if (several)
-    for (size_t e = 0; e < signatures.size(); ++e) text += fmt::format("#define {}_STACK_BYTES {}\n", upper(signatures[e].function), facts.stack_bytes[e]);
+    for (size_t e = 0; e < signatures.size(); ++e)
+      text += fmt::format("#define {}_STACK_BYTES {}\n", upper(signatures[e].function), facts.stack_bytes[e]);
   text += "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n";
   if (!artifact.states.empty()) {
     text += fmt::format("// Gives state its first contents: before the first call, and to start anew.\n//   {}\n", [&] {
       std::vector<std::string> parts;
       for (size_t i = 0; i < artifact.states.size(); ++i)
-        parts.push_back(fmt::format("at {}: {} {}[{}]", plan.state_offsets[i], artifact.states[i].name, nacre_dtype_name(artifact.states[i].dtype), joined(artifact.states[i].dims)));
+        parts.push_back(fmt::format("at {}: {} {}[{}]", plan.state_offsets[i], artifact.states[i].name, nacre_dtype_name(artifact.states[i].dtype),
+                                    joined(artifact.states[i].dims)));
       return joined(parts, "\n//   ");
     }());
     text += fmt::format("void {}_init(void* state);\n\n", plan.name);

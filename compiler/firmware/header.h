@@ -16,6 +16,7 @@ struct HeaderFacts {
   std::vector<int64_t> stack_bytes;  // of each entry
 };
 
-std::string header_text(const formats::Artifact& artifact, const LibraryPlan& plan, const std::vector<Signature>& signatures, const HeaderFacts& facts);
+std::string header_text(const formats::Artifact& artifact, const LibraryPlan& plan, const std::vector<Signature>& signatures,
+                        const HeaderFacts& facts);
 
 }  // namespace nacre

@@ -59,14 +59,18 @@ Source entry_source(const formats::Artifact& artifact, const LibraryPlan& plan, 
       "__attribute__((used)) void alone(const nacre_kernel_args*) {}  // a barrier of one thread\n"
       "[[maybe_unused]] char* address(const void* p) { return static_cast<char*>(const_cast<void*>(p)); }\n"
       "[[maybe_unused]] i64 quotient(i64 a, i64 b, bool& bad) {\n"
-      "  bad = bad || b == 0;\n  if (b == 0) return 0;\n  const i64 q = a / b;\n  return a % b != 0 && (a % b < 0) != (b < 0) ? q - 1 : q;\n}\n\n}  // namespace\n\n";
-  for (const std::string& kernel : plan.kernels) text += fmt::format("extern \"C\" __attribute__((visibility(\"hidden\"))) int32_t {}(const nacre_kernel_args*);\n", kernel);
-  for (uint32_t i = 0; i < artifact.weights.size(); ++i) text += fmt::format("extern \"C\" __attribute__((visibility(\"hidden\"))) const char {}[];\n", weight_symbol(plan, i));
+      "  bad = bad || b == 0;\n  if (b == 0) return 0;\n  const i64 q = a / b;\n  return a % b != 0 && (a % b < 0) != (b < 0) ? q - 1 : q;\n}\n\n}  "
+      "// namespace\n\n";
+  for (const std::string& kernel : plan.kernels)
+    text += fmt::format("extern \"C\" __attribute__((visibility(\"hidden\"))) int32_t {}(const nacre_kernel_args*);\n", kernel);
+  for (uint32_t i = 0; i < artifact.weights.size(); ++i)
+    text += fmt::format("extern \"C\" __attribute__((visibility(\"hidden\"))) const char {}[];\n", weight_symbol(plan, i));
   if (!artifact.states.empty()) {
     text += fmt::format("\nextern \"C\" __attribute__((visibility(\"default\"))) void {}_init(void* state) {{\n", plan.name);
     for (size_t i = 0; i < artifact.states.size(); ++i) {
       const formats::State& s = artifact.states[i];
-      text += s.initial >= 0 ? fmt::format("  __builtin_memcpy(address(state) + {}, {}, {});\n", plan.state_offsets[i], weight_symbol(plan, static_cast<uint32_t>(s.initial)), s.size_bytes)
+      text += s.initial >= 0 ? fmt::format("  __builtin_memcpy(address(state) + {}, {}, {});\n", plan.state_offsets[i],
+                                           weight_symbol(plan, static_cast<uint32_t>(s.initial)), s.size_bytes)
                              : fmt::format("  __builtin_memset(address(state) + {}, 0, {});\n", plan.state_offsets[i], s.size_bytes);
     }
     text += "}\n";

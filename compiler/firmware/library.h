@@ -14,12 +14,12 @@ struct StaticLibrary {
   std::string object;  // ELF, relocatable
   std::string header;
   LibraryPlan plan;
-  std::vector<Signature> signatures;  // of each entry
-  std::vector<int64_t> stack_bytes;   // of a call of each, at most
-  std::vector<std::string> undefined; // what the object takes from elsewhere
-  int64_t code_bytes = 0;             // of kernels with their constants
-  int64_t runtime_bytes = 0;          // of all other code: entries, and helpers of the compiler
-  int64_t data_bytes = 0;             // weights, and what state begins with
+  std::vector<Signature> signatures;   // of each entry
+  std::vector<int64_t> stack_bytes;    // of a call of each, at most
+  std::vector<std::string> undefined;  // what the object takes from elsewhere
+  int64_t code_bytes = 0;              // of kernels with their constants
+  int64_t runtime_bytes = 0;           // of all other code: entries, and helpers of the compiler
+  int64_t data_bytes = 0;              // weights, and what state begins with
 };
 
 // `model` was compiled with CompileOptions::library set to `name`. `from` is for the header.

@@ -27,12 +27,13 @@ class Names {
 };
 
 const std::set<std::string>& c_words() {
-  static const std::set<std::string> words{
-      "auto", "bool", "break", "case", "catch", "char", "class", "const", "continue", "default", "delete", "do", "double", "else", "enum",
-      "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new",
-      "operator", "private", "protected", "public", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct",
-      "switch", "template", "this", "throw", "true", "try", "typedef", "typename", "union", "unsigned", "using", "virtual", "void",
-      "volatile", "while", "asm", "and", "or", "not", "xor"};
+  static const std::set<std::string> words{"auto",    "bool",      "break",  "case",     "catch",    "char",      "class",    "const",    "continue",
+                                           "default", "delete",    "do",     "double",   "else",     "enum",      "explicit", "export",   "extern",
+                                           "false",   "float",     "for",    "friend",   "goto",     "if",        "inline",   "int",      "long",
+                                           "mutable", "namespace", "new",    "operator", "private",  "protected", "public",   "register", "restrict",
+                                           "return",  "short",     "signed", "sizeof",   "static",   "struct",    "switch",   "template", "this",
+                                           "throw",   "true",      "try",    "typedef",  "typename", "union",     "unsigned", "using",    "virtual",
+                                           "void",    "volatile",  "while",  "asm",      "and",      "or",        "not",      "xor"};
   return words;
 }
 
@@ -103,11 +104,15 @@ std::string c_type(nacre_dtype dtype) {
     case NACRE_i16: return "int16_t";
     case NACRE_i32: return "int32_t";
     case NACRE_i64: return "int64_t";
-    case NACRE_f16: case NACRE_bf16: case NACRE_u16: return "uint16_t";
+    case NACRE_f16:
+    case NACRE_bf16:
+    case NACRE_u16: return "uint16_t";
     case NACRE_u32: return "uint32_t";
     case NACRE_u64: return "uint64_t";
-    case NACRE_f32: case NACRE_c64: return "float";
-    case NACRE_f64: case NACRE_c128: return "double";
+    case NACRE_f32:
+    case NACRE_c64: return "float";
+    case NACRE_f64:
+    case NACRE_c128: return "double";
     default: fail(ErrorKind::internal, "no C type for {}", nacre_dtype_name(dtype));
   }
 }

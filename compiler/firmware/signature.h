@@ -17,7 +17,7 @@ struct Parameter {
     symbol,  // a size that the call chooses
     input,   // a tensor, or a number
     output,
-    shape,   // receives the dimensions of an output whose size depends on data
+    shape,  // receives the dimensions of an output whose size depends on data
   };
   Kind kind = Kind::input;
   std::string name;

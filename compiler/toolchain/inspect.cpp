@@ -24,19 +24,23 @@ T value_or(llvm::Expected<T> expected, T other) {
 
 class Inspection {
  public:
-  Inspection(const llvm::object::ELFObjectFileBase& file, const std::string& mark) : file_(file), mark_(mark) {}
+  Inspection(const llvm::object::ELFObjectFileBase& file, const std::string& mark)
+      : file_(file), mark_(mark) {}
 
   ObjectFacts facts() {
     for (const ELFSymbolRef symbol : file_.symbols()) see(symbol);
     for (const SectionRef section : file_.sections()) {
       const ELFSectionRef elf(section);
-      if (elf.getFlags() & llvm::ELF::SHF_ALLOC) (elf.getFlags() & llvm::ELF::SHF_EXECINSTR ? facts_.code_bytes : facts_.data_bytes) += static_cast<long long>(section.getSize());
+      if (elf.getFlags() & llvm::ELF::SHF_ALLOC)
+        (elf.getFlags() & llvm::ELF::SHF_EXECINSTR ? facts_.code_bytes : facts_.data_bytes) +=
+            static_cast<long long>(section.getSize());
     }
     // Relocations name the section that they are for.
     for (const SectionRef holder : file_.sections()) {
       const auto target = value_or(holder.getRelocatedSection(), file_.section_end());
       if (target == file_.section_end()) continue;
-      if (ELFSectionRef(*target).getFlags() & llvm::ELF::SHF_EXECINSTR) calls(holder, target->getIndex());
+      if (ELFSectionRef(*target).getFlags() & llvm::ELF::SHF_EXECINSTR)
+        calls(holder, target->getIndex());
       if (value_or(target->getName(), llvm::StringRef()) == ".stack_sizes") frames(holder, *target);
     }
     return std::move(facts_);
@@ -53,7 +57,8 @@ class Inspection {
     if (symbol.getELFType() != llvm::ELF::STT_FUNC) return;
     const auto section = value_or(symbol.getSection(), file_.section_end());
     if (section == file_.section_end()) return;
-    const std::string known = symbol.getBinding() == llvm::ELF::STB_LOCAL ? name + "@" + mark_ : name;
+    const std::string known =
+        symbol.getBinding() == llvm::ELF::STB_LOCAL ? name + "@" + mark_ : name;
     by_section_.try_emplace(section->getIndex(), facts_.functions.size());
     facts_.functions.push_back({known, -1, {}});
   }
@@ -75,7 +80,9 @@ class Inspection {
     FunctionFacts& caller = facts_.functions[found->second];
     for (const auto& relocation : holder.relocations()) {
       const std::string name = function_of(relocation);
-      if (name.empty() || name == caller.name || std::find(caller.calls.begin(), caller.calls.end(), name) != caller.calls.end()) continue;
+      if (name.empty() || name == caller.name ||
+          std::find(caller.calls.begin(), caller.calls.end(), name) != caller.calls.end())
+        continue;
       caller.calls.push_back(name);
     }
   }
@@ -96,13 +103,15 @@ class Inspection {
   const llvm::object::ELFObjectFileBase& file_;
   const std::string& mark_;
   ObjectFacts facts_;
-  std::map<std::uint64_t, std::size_t> by_section_;  // the function in a section; each has one of its own
+  std::map<std::uint64_t, std::size_t>
+      by_section_;  // the function in a section; each has one of its own
 };
 
 }  // namespace
 
 ObjectFacts inspect_object(const std::string& bytes, const std::string& mark) {
-  auto file = llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(llvm::StringRef(bytes), "object"));
+  auto file = llvm::object::ObjectFile::createELFObjectFile(
+      llvm::MemoryBufferRef(llvm::StringRef(bytes), "object"));
   if (!file) {
     ObjectFacts bad;
     bad.error = llvm::toString(file.takeError());

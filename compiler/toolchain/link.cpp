@@ -143,7 +143,8 @@ ToolResult lld_link(const LinkJob& job) {
   std::ifstream linked(folder.image(), std::ios::binary);
   ToolResult image{std::string(std::istreambuf_iterator<char>(linked), {}), {}};
   if (!linked.good() && !linked.eof()) return {{}, "cannot read the linked image back"};
-  if (std::string reason = job.image ? relocation_in(image.bytes) : ""; !reason.empty()) return {{}, reason};
+  if (std::string reason = job.image ? relocation_in(image.bytes) : ""; !reason.empty())
+    return {{}, reason};
   return image;
 }
 

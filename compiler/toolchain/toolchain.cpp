@@ -60,7 +60,8 @@ std::vector<std::string> compile_flags(const Target& target, Use use) {
     flags.insert(flags.end(), {"-mrelocation-model", "static"});
   else
     flags.insert(flags.end(), {"-mrelocation-model", "pic", "-pic-level", "2"});
-  if (use == Use::linked) flags.push_back("-fstack-size-section");
+  // What a function has below the stack pointer is not recorded, and an interrupt would write over it.
+  if (use == Use::linked) flags.insert(flags.end(), {"-fstack-size-section", "-disable-red-zone"});
   for (const std::string& flag : target.compile_flags) flags.push_back(flag);
   return flags;
 }
@@ -114,7 +115,8 @@ std::string compile_source(const Source& source, const Target& target, Use use, 
   if (one_of_many) job.common = kKernelHeader;
   for (const KernelHeader& header : kernel_headers())
     job.headers.emplace_back(header.name, header.text);
-  for (const KernelHeader& header : harness_headers()) job.headers.emplace_back(header.name, header.text);
+  for (const KernelHeader& header : harness_headers())
+    job.headers.emplace_back(header.name, header.text);
   ToolResult result = module().compile(job);
   if (!result.error.empty())
     fail(ErrorKind::internal, "generated kernel {} does not compile for {}:\n{}", source.name,
@@ -192,8 +194,8 @@ struct Compiled {
   std::size_t compiled = 0;  // of the first `counted`, those that were not in the cache
 };
 
-Compiled compile_all(std::span<const Source> all, std::size_t counted, const Target& target, Use use,
-                     const ToolchainOptions& options) {
+Compiled compile_all(std::span<const Source> all, std::size_t counted, const Target& target,
+                     Use use, const ToolchainOptions& options) {
   const ObjectCache cache(!options.use_cache             ? std::filesystem::path()
                           : options.cache_folder.empty() ? ObjectCache::default_folder()
                                                          : options.cache_folder);
@@ -255,24 +257,34 @@ CodeImage compile_image(std::span<const Source> sources, const Target& target,
   return image;
 }
 
-std::vector<std::string> compile_objects(std::span<const Source> sources, const Target& target, const ToolchainOptions& options) {
+std::vector<std::string> compile_objects(std::span<const Source> sources, const Target& target,
+                                         const ToolchainOptions& options) {
   return compile_all(sources, sources.size(), target, Use::linked, options).objects;
 }
 
-std::string link_relocatable(std::vector<std::string> objects, const Target& target, const std::vector<std::string>& roots) {
-  std::vector<std::string> flags{"-m", target.emulation, "-r", "--gc-sections", "--strip-debug", "--threads=1"};
+std::string link_relocatable(std::vector<std::string> objects, const Target& target,
+                             const std::vector<std::string>& roots) {
+  std::vector<std::string> flags{
+      "-m", target.emulation, "-r", "--gc-sections", "--strip-debug", "--threads=1"};
   for (const std::string& root : roots) flags.insert(flags.end(), {"-u", root});
   // The record of stacks has been read.
   return link({std::move(objects), std::move(flags), {}, false}, target);
 }
 
-std::string link_program(std::vector<std::string> objects, const Target& target, const std::string& script) {
-  return link({std::move(objects), {"-m", target.emulation, "-static", "--gc-sections", "--entry=_start", "-z", "noexecstack", "--build-id=none", "--threads=1"}, script, false}, target);
+std::string link_program(std::vector<std::string> objects, const Target& target,
+                         const std::string& script) {
+  return link({std::move(objects),
+               {"-m", target.emulation, "-static", "--gc-sections", "--entry=_start", "-z",
+                "noexecstack", "--build-id=none", "--threads=1"},
+               script,
+               false},
+              target);
 }
 
 ObjectFacts object_facts(const std::string& object, const std::string& mark) {
   ObjectFacts facts = module().inspect(object, mark);
-  if (!facts.error.empty()) fail(ErrorKind::internal, "the compiler's object cannot be read: {}", facts.error);
+  if (!facts.error.empty())
+    fail(ErrorKind::internal, "the compiler's object cannot be read: {}", facts.error);
   return facts;
 }
 

@@ -40,13 +40,17 @@ struct CodeImage {
 CodeImage compile_image(std::span<const Source> sources, const Target& target,
                         const ToolchainOptions& options);
 
-// The same as objects that are linked into an image: each function in a section of its own, with a record of its stack. Sources
-// may also have other functions than kernels.
-std::vector<std::string> compile_objects(std::span<const Source> sources, const Target& target, const ToolchainOptions& options);
+// The same as objects that are linked into an image: each function in a section of its own, with a
+// record of its stack. Sources may also have other functions than kernels.
+std::vector<std::string> compile_objects(std::span<const Source> sources, const Target& target,
+                                         const ToolchainOptions& options);
 // One relocatable object. What `roots` do not lead to is left out.
-std::string link_relocatable(std::vector<std::string> objects, const Target& target, const std::vector<std::string>& roots);
-// A program that needs nothing, laid out by a linker script, or, if that is empty, as the system's programs are; it begins at `_start`.
-std::string link_program(std::vector<std::string> objects, const Target& target, const std::string& script);
+std::string link_relocatable(std::vector<std::string> objects, const Target& target,
+                             const std::vector<std::string>& roots);
+// A program that needs nothing, laid out by a linker script, or, if that is empty, as the system's
+// programs are; it begins at `_start`.
+std::string link_program(std::vector<std::string> objects, const Target& target,
+                         const std::string& script);
 ObjectFacts object_facts(const std::string& object, const std::string& mark);
 
 // Loads Clang and lld now: what a process does before it forks children that each compile.

@@ -12,10 +12,10 @@
 struct HarnessHeader {
   uint32_t memory_bytes;  // of all blocks; the arena lies behind them
   uint32_t arena_bytes;
-  uint32_t paint_bytes;   // of stack
-  uint32_t begin_anew;    // state gets its first contents; else block 0 has it
+  uint32_t paint_bytes;  // of stack
+  uint32_t begin_anew;   // state gets its first contents; else block 0 has it
   uint32_t block_count;
-  uint32_t offsets[64];   // of blocks; block 0 is the state
+  uint32_t offsets[64];  // of blocks; block 0 is the state
 };
 struct HarnessResult {
   uint32_t status;

@@ -88,7 +88,8 @@ static inline FourWords divide(uint64_t a, uint64_t b, bool negative_quotient, b
   }
   if (negative_quotient) quotient = -quotient;
   if (negative_remainder) rest = -rest;
-  return FourWords{static_cast<uint32_t>(quotient), static_cast<uint32_t>(quotient >> 32), static_cast<uint32_t>(rest), static_cast<uint32_t>(rest >> 32)};
+  return FourWords{static_cast<uint32_t>(quotient), static_cast<uint32_t>(quotient >> 32), static_cast<uint32_t>(rest),
+                   static_cast<uint32_t>(rest >> 32)};
 }
 
 static inline bool is_nan(uint64_t bits) { return (bits & ~kSign) > kInfinity; }
@@ -96,7 +97,8 @@ static inline bool is_nan(uint64_t bits) { return (bits & ~kSign) > kInfinity; }
 static inline uint64_t add(uint64_t a, uint64_t b) {
   if (is_nan(a) || is_nan(b)) return kNan;
   Real x = of_double(a), y = of_double(b);
-  if (x.exponent == 1024 || y.exponent == 1024) return x.exponent == 1024 && y.exponent == 1024 && x.negative != y.negative ? kNan : x.exponent == 1024 ? a : b;
+  if (x.exponent == 1024 || y.exponent == 1024)
+    return x.exponent == 1024 && y.exponent == 1024 && x.negative != y.negative ? kNan : x.exponent == 1024 ? a : b;
   if (!y.mantissa) return x.mantissa ? a : a & b;
   if (!x.mantissa) return b;
   if (x.exponent < y.exponent || (x.exponent == y.exponent && x.mantissa < y.mantissa)) {
@@ -191,7 +193,9 @@ NACRE_SUPPORT void __aeabi_memclr(void* to, __SIZE_TYPE__ size) { memset(to, 0, 
 NACRE_SUPPORT void __aeabi_memclr4(void* to, __SIZE_TYPE__ size) { memset(to, 0, size); }
 NACRE_SUPPORT void __aeabi_memclr8(void* to, __SIZE_TYPE__ size) { memset(to, 0, size); }
 
-__attribute__((pcs("aapcs"))) NACRE_SUPPORT nacre_arm::FourWords __aeabi_uldivmod(uint64_t a, uint64_t b) { return nacre_arm::divide(a, b, false, false); }
+__attribute__((pcs("aapcs"))) NACRE_SUPPORT nacre_arm::FourWords __aeabi_uldivmod(uint64_t a, uint64_t b) {
+  return nacre_arm::divide(a, b, false, false);
+}
 __attribute__((pcs("aapcs"))) NACRE_SUPPORT nacre_arm::FourWords __aeabi_ldivmod(int64_t a, int64_t b) {
   const uint64_t x = static_cast<uint64_t>(a < 0 ? -a : a), y = static_cast<uint64_t>(b < 0 ? -b : b);
   return nacre_arm::divide(x, y, (a < 0) != (b < 0), a < 0);
@@ -219,8 +223,12 @@ NACRE_SUPPORT int __aeabi_dcmpgt(uint64_t a, uint64_t b) { return nacre_arm::com
 NACRE_SUPPORT int __aeabi_dcmpge(uint64_t a, uint64_t b) { return nacre_arm::compare(b, a) <= 0; }
 NACRE_SUPPORT int __aeabi_dcmpun(uint64_t a, uint64_t b) { return nacre_arm::compare(a, b) == 2; }
 NACRE_SUPPORT uint32_t __aeabi_d2f(uint64_t x) { return nacre_arm::is_nan(x) ? 0x7fc00000 : nacre_arm::as_float(nacre_arm::of_double(x)); }
-NACRE_SUPPORT uint64_t __aeabi_f2d(uint32_t x) { return (x & 0x7fffffff) > 0x7f800000 ? nacre_arm::kNan : nacre_arm::as_double(nacre_arm::of_float(x)); }
-NACRE_SUPPORT int32_t __aeabi_d2iz(uint64_t x) { return static_cast<int32_t>(nacre_arm::to_integer(nacre_arm::of_double(x), 0x7fffffff, 0x80000000)); }
+NACRE_SUPPORT uint64_t __aeabi_f2d(uint32_t x) {
+  return (x & 0x7fffffff) > 0x7f800000 ? nacre_arm::kNan : nacre_arm::as_double(nacre_arm::of_float(x));
+}
+NACRE_SUPPORT int32_t __aeabi_d2iz(uint64_t x) {
+  return static_cast<int32_t>(nacre_arm::to_integer(nacre_arm::of_double(x), 0x7fffffff, 0x80000000));
+}
 NACRE_SUPPORT uint32_t __aeabi_d2uiz(uint64_t x) { return static_cast<uint32_t>(nacre_arm::to_integer(nacre_arm::of_double(x), 0xffffffff, 0)); }
 NACRE_SUPPORT uint64_t __aeabi_i2d(int32_t x) { return __aeabi_l2d(x); }
 NACRE_SUPPORT uint64_t __aeabi_ui2d(uint32_t x) { return __aeabi_ul2d(x); }

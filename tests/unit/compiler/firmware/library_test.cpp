@@ -13,7 +13,9 @@ namespace {
 
 using formats::Size;
 
-formats::Guard guard(nacre_guard_kind kind, uint16_t input, uint16_t dim, int64_t ref, int64_t lo, int64_t hi) { return {kind, input, dim, ref, lo, hi}; }
+formats::Guard guard(nacre_guard_kind kind, uint16_t input, uint16_t dim, int64_t ref, int64_t lo, int64_t hi) {
+  return {kind, input, dim, ref, lo, hi};
+}
 
 // x: f32[2 * s + 1], and a number that is fixed -> y: f32[s]
 formats::Artifact sized() {
@@ -110,9 +112,10 @@ TEST(Stack, RefusesWhatHasNoLimit) {
 
 // What Clang records, for every family.
 TEST(Stack, IsReadFromObjects) {
-  const Source source{"calls", "extern \"C\" int other(volatile char*);\n"
-                               "extern \"C\" __attribute__((noinline)) int inner(int n) { volatile char room[400]; room[n] = 1; return other(room); }\n"
-                               "extern \"C\" int outer(int n) { return inner(n) + 1; }\n"};
+  const Source source{"calls",
+                      "extern \"C\" int other(volatile char*);\n"
+                      "extern \"C\" __attribute__((noinline)) int inner(int n) { volatile char room[400]; room[n] = 1; return other(room); }\n"
+                      "extern \"C\" int outer(int n) { return inner(n) + 1; }\n"};
   for (const char* name : {"cortex-m4", "cortex-m7", "cortex-m55", "x86-64-v3", "aarch64", "rv64gc"}) {
     const Target& target = *target_named(name);
     ToolchainOptions options;
