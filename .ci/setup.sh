@@ -32,7 +32,7 @@ nacre_packages=(
 nacre_cross_packages=(
   gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross
   gcc-riscv64-linux-gnu g++-riscv64-linux-gnu libc6-dev-riscv64-cross
-  qemu-user qemu-system-arm
+  qemu-user qemu-system-arm qemu-system-misc
 )
 
 nacre_say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
