@@ -9,7 +9,7 @@
 # models    every model of tests/models at every stage, the ones saved after run_decompositions(), some with all their dimensions
 #           dynamic (--all: every one), inputs that lie in special ways, and dynamic models with a variant for each size
 # targets   the runtime for aarch64 and riscv64, its size, small models on each target that is not this machine's, and static libraries
-#           for microcontrollers, under QEMU
+#           for microcontrollers, alone and in examples/firmware, under QEMU
 #           (--all: every model that takes less than minutes there)
 # zoo       a few whole models of torchvision, timm and transformers, compiled and run; --all: the 90 of tests/models/whole_models.txt,
 #           and what ../shared/conformance/zoo_models.txt names besides where it lies there
@@ -128,6 +128,7 @@ targets() {
     counted "targets, static $target" "$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)" \
       --stage artifact --emit static --target "$target" --only ds_cnn,resnet8,mobilenet_v1_025,autoencoder,gru_keyword,counter "$NACRE_CACHE/cases"
   done
+  counted "targets, firmware" "$NACRE_PYTHON" "$root/tests/command/firmware.py" --tool "$NACRE_BUILD/bin/nacre" --out "$NACRE_BUILD"
   for target in aarch64 cortex-a78ae neoverse-v1 rv64gc rv64gcv; do
     nacre_say "models on $target"
     counted "targets, $target" "$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)" \
