@@ -2,6 +2,7 @@
 
 It is what the compiled network is compared with. In its favour, batch norms are folded into the weights, ReLUs and padding
 are part of the layers before and after them, and sizes are constants. Data lie as in PyTorch (channels, rows, columns).
+Whether a tap of a convolution lies within the image is asked at each tap, as TensorFlow Lite Micro's reference kernels do.
 """
 import operator
 
