@@ -43,7 +43,7 @@ NACRE_SUPPORT float fmaxf(float a, float b) { return a > b || b != b ? a : b; }
 #include "nacre/support_arm.h"
 #endif
 
-#if defined(__x86_64__) && !defined(__F16C__)
+#if (defined(__x86_64__) && !defined(__F16C__)) || (defined(__riscv) && !defined(__riscv_zfhmin))
 NACRE_SUPPORT float __extendhfsf2(_Float16 x) {
   const uint32_t bits = __builtin_bit_cast(uint16_t, x), sign = (bits & 0x8000) << 16, magnitude = bits & 0x7fff;
   uint32_t wide = (magnitude << 13) + (112u << 23);
