@@ -6,7 +6,7 @@ namespace nacre {
 using namespace feature;
 
 std::vector<Target> arm_targets() {
-  // Four floats at a time lie in four of the 32 single-precision registers, as on rv64gc.
+  // Four floats at a time lie in four of the 32 single-precision registers. Half of those take 16 weights from one instruction.
   Target m4;
   m4.name = "cortex-m4";
   m4.description = "Armv7E-M with single-precision floats (M4F); no vectors";
@@ -18,7 +18,7 @@ std::vector<Target> arm_targets() {
   m4.alignment = 8;
   m4.compile_flags = {"-target-cpu", "cortex-m4", "-target-feature", "+vfp4d16sp", "-target-feature", "-fp64", "-mfloat-abi", "hard", "-target-abi", "aapcs"};
   m4.vector_bytes = 16;
-  m4.registers = 8;
+  m4.registers = 4;
   // No caches: what the library blocks for is the RAM beside the arena.
   m4.set_caches(8 * 1024, 32 * 1024);
   m4.emulator = {"qemu-system-arm", "-M", "mps2-an386"};
@@ -36,6 +36,7 @@ std::vector<Target> arm_targets() {
   m55.description = "Armv8.1-M with MVE (Helium) for integers and floats";
   m55.triple = "thumbv8.1m.main-none-eabihf";
   m55.feature_bits = arm_mve;
+  m55.registers = 8;
   m55.compile_flags = {"-target-cpu", "cortex-m55", "-mfloat-abi", "hard", "-target-abi", "aapcs"};
   m55.set_caches(16 * 1024, 32 * 1024);
   m55.emulator = {"qemu-system-arm", "-M", "mps3-an547"};

@@ -22,7 +22,7 @@ int Target::panel_vectors(int64_t columns) const {
 int Target::tile_rows(int vectors) const {
   if (registers == 32) return vectors <= 2 ? 14 : vectors == 3 ? 8 : 6;
   if (registers == 16) return vectors == 1 ? 12 : vectors == 2 ? 6 : 4;
-  return 6;
+  return registers == 8 ? 6 : 3;
 }
 
 void Target::set_caches(int64_t l1, int64_t l2) {

@@ -20,7 +20,7 @@ struct Target {
   uint64_t feature_bits = 0;              // formats/features.def: what the device must have
   std::vector<std::string> compile_flags; // of `clang -cc1`, beside those of every target
   int vector_bytes = 16;
-  int registers = 16;       // such vectors that fit in registers: 32, 16 or 8
+  int registers = 16;       // such vectors that fit in registers: 32, 16 or 8; 4 beside as many floats of weights (kernel/vfp.h)
   int64_t l1_bytes = 32 * 1024;
   int64_t l2_bytes = 512 * 1024;
   // The program of Debian's qemu-user, with the processor that it has to be, that runs programs for this target on other

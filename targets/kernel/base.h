@@ -80,6 +80,10 @@ template <isize V>
 struct is_constant<C<V>> {
   static constexpr bool value = true;
 };
+template <class T, isize V>
+inline constexpr bool constant_is = false;
+template <isize V>
+inline constexpr bool constant_is<C<V>, V> = true;
 template <class... T>
 inline constexpr bool all_constant = (is_constant<T>::value && ...);
 

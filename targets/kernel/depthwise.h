@@ -11,6 +11,7 @@
 #ifndef NACRE_KERNEL_DEPTHWISE_H
 #define NACRE_KERNEL_DEPTHWISE_H
 #include "nacre/vec.h"
+#include "nacre/vfp.h"
 
 namespace nk {
 
@@ -70,12 +71,44 @@ NACRE_INLINE void depthwise_columns(const S& s, vf (&acc)[T], const float* __res
   }
 }
 
+#if NACRE_VFP
+// Filters of three columns whose padding is one column at most, in images of constant size with whole vectors of channels; every
+// result has a tap in the image.
+template <class S>
+inline constexpr bool takes_vfp_taps = false;
+template <class B, isize H, isize W, isize Channels, isize KH, isize StrideH, isize StrideW, isize PadH, isize PadW, isize OH, isize OW, class SN, class SH,
+          class SW>
+inline constexpr bool takes_vfp_taps<Depthwise<B, C<H>, C<W>, C<Channels>, C<KH>, C<3>, C<StrideH>, C<StrideW>, C<PadH>, C<PadW>, C<1>, C<1>, C<OH>, C<OW>,
+                                               SN, SH, SW>> =
+    Channels % VL == 0 && StrideW <= 2 && PadW <= 1 && (OW - 1) * StrideW - PadW + 2 <= W && PadH < KH && (OH - 1) * StrideH - PadH < H;
+
+// Row y of image n: kVfpColumns results at a time, then the rest of the row.
+template <class S, class Epilogue>
+NACRE_INLINE void depthwise_row(const S& s, isize n, isize y, const float* image, const float* weights, isize ky_begin, isize ky_end, Epilogue epilogue) {
+  constexpr isize kStride = decltype(s.stride_w)::value, kPad = decltype(s.pad_w)::value, kWidth = decltype(s.ow)::value;
+  constexpr bool kLastOutside = (kWidth - 1) * kStride - kPad + 2 == decltype(s.w)::value;
+  const auto columns = [&](auto count, isize x) NACRE_LAMBDA {
+    constexpr int T = decltype(count)::value;
+    const float* p = image + ky_begin * s.sh + (x * kStride - kPad) * s.sw;
+    const float* w = weights + ky_begin * 3 * s.c;
+    NACRE_ROLLED for (isize c = 0; c < s.c; c += VL) {
+      vf acc[T];
+      vfp_taps<kStride>(acc, p + c, w + c, ky_end - ky_begin, 4 * s.c, 4 * s.sw, 4 * s.sh, kPad && x == 0, kLastOutside && x + T == kWidth);
+      NACRE_UNROLL for (int t = 0; t < T; ++t) epilogue(n, y, x + t, c, acc[t], VL);
+    }
+  };
+  constexpr isize kRest = kWidth % kVfpColumns, kWhole = kWidth - kRest;
+  NACRE_ROLLED for (isize x = 0; x < kWhole; x += kVfpColumns) columns(C<kVfpColumns>{}, x);
+  if constexpr (kRest > 0) columns(C<kRest>{}, kWhole);
+}
+#endif
+
 }  // namespace detail
 
 template <class S, class Epilogue>
 NACRE_INLINE void depthwise(const S& s, const float* __restrict in, const float* __restrict weights, int thread,
                             int threads, Epilogue epilogue) {
-  constexpr int T = detail::small_kernel<decltype(s.kw)> ? (kRegisters == 32 ? 8 : 4) : (kRegisters == 8 ? 4 : 8);
+  constexpr int T = detail::small_kernel<decltype(s.kw)> ? (kRegisters == 32 ? 8 : 4) : (kRegisters <= 8 ? 4 : 8);
   const isize pitch = round_up(s.c, VL);
   const isize reach_x = (s.kw - 1) * s.dilation_w;
   // Columns [x_begin, x_end) have all their taps inside.
@@ -91,6 +124,12 @@ NACRE_INLINE void depthwise(const S& s, const float* __restrict in, const float*
     const isize ky_begin = y0 < 0 ? imin(s.kh, ceil_div(-y0, s.dilation_h)) : 0;
     const isize ky_end = imax(ky_begin, imin(s.kh, s.h > y0 ? ceil_div(s.h - y0, s.dilation_h) : 0));
     const float* image = in + n * s.sn + y0 * s.sh;
+#if NACRE_VFP
+    if constexpr (detail::takes_vfp_taps<S>) {
+      detail::depthwise_row(s, n, y, image, weights, ky_begin, ky_end, epilogue);
+      continue;
+    }
+#endif
     // One column at the image's edge, with the filter columns that are inside.
     auto edge = [&](isize x) NACRE_LAMBDA {
       const isize x0 = x * s.stride_w - s.pad_w;

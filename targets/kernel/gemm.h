@@ -22,6 +22,7 @@
 #ifndef NACRE_KERNEL_GEMM_H
 #define NACRE_KERNEL_GEMM_H
 #include "nacre/vec.h"
+#include "nacre/vfp.h"
 
 namespace nk {
 
@@ -33,7 +34,7 @@ inline constexpr int kMaxNV = 3;
 NACRE_INLINE constexpr int tile_rows(int nv) { return nv == 1 ? 12 : nv == 2 ? 6 : 4; }
 #else
 inline constexpr int kMaxNV = 1;
-NACRE_INLINE constexpr int tile_rows(int) { return 6; }
+NACRE_INLINE constexpr int tile_rows(int) { return NACRE_REGISTERS == 8 ? 6 : 3; }
 #endif
 
 // The panel width (in vectors) that wastes the fewest columns; among equals the fastest tile.
@@ -78,6 +79,12 @@ struct Tile {
   vf acc[R][NV];
 
   NACRE_MEMBER void clear() {
+#if NACRE_VFP
+    if constexpr (R <= kVfpRows) {
+      vfp_clear(acc);
+      return;
+    }
+#endif
     NACRE_UNROLL for (int m = 0; m < R; ++m) {
       NACRE_UNROLL for (int n = 0; n < NV; ++n) acc[m][n] = splat(0.f);
     }
@@ -117,6 +124,17 @@ struct Tile {
   }
   template <class K, class SKA, class LDB, class F>
   NACRE_MEMBER void steps(const float* const (&a)[R], SKA ska, const float* __restrict b, LDB ldb, K k, F every_fourth) {
+#if NACRE_VFP
+    if constexpr (constant_is<SKA, 1> && constant_is<LDB, VL>) {
+      vfp_add(acc, a, b, k);
+      if constexpr (is_constant<K>::value) {
+        NACRE_UNROLL for (isize l = K::value / 4 * 4; l < K::value; ++l) step(a, ska, b, ldb, l);
+      } else {
+        NACRE_ROLLED for (isize l = k / 4 * 4; l < k; ++l) step(a, ska, b, ldb, l);
+      }
+      return;
+    }
+#endif
     if constexpr (is_constant<K>::value) {
       if constexpr (K::value <= 24) {  // a row of a small filter
         every_fourth();
@@ -328,7 +346,26 @@ NACRE_INLINE Part split_grid(isize tiles, isize panels, isize tile_bytes, isize 
 // of FMA, and in pieces of kPieceK, so that a long sum's rounding grows with its pieces' length and number and not with
 // their product: what a library's product of a few rows does too. Both are free, since memory is what this waits for.
 inline constexpr isize kPieceK = 64;
-inline constexpr int kFewRows = 4;
+inline constexpr int kFewRows = NACRE_REGISTERS == 4 ? 3 : 4;
+
+#if NACRE_VFP
+template <int R, class K>
+NACRE_INLINE void few_rows_sum(Tile<R, 1>& sum, const float* const (&a)[R], const float* b, K k) {
+  if constexpr (R == 1) {
+    vfp_row(sum.acc, a[0], b, k);
+    NACRE_ROLLED for (isize l = k / 4 * 4; l < k; ++l) sum.step(a, C<1>{}, b, C<VL>{}, l);
+  } else {
+    NACRE_ROLLED for (isize piece = 0; piece < k; piece += kVfpPieceK) {
+      const float* from[R];
+      NACRE_UNROLL for (int i = 0; i < R; ++i) from[i] = a[i] + piece;
+      Tile<R, 1> part;
+      part.clear();
+      part.add(from, C<1>{}, b + piece * VL, C<VL>{}, imin(kVfpPieceK, k - piece));
+      sum.add(part);
+    }
+  }
+}
+#endif
 
 template <int R, int NV, class Rows, class N, class K, class SKA, class Epilogue>
 NACRE_INLINE void gemv_panels(Rows rows, const float* const (&a)[R], SKA ska, const float* b, N n, K k, Range panels,
@@ -340,20 +377,28 @@ NACRE_INLINE void gemv_panels(Rows rows, const float* const (&a)[R], SKA ska, co
     const float* __restrict p = b + panel * k * NR;
     Tile<R, NV> sum;
     sum.clear();
-    NACRE_ROLLED for (isize piece = 0; piece < k; piece += kPieceK) {
-      const isize end = imin(k, piece + kPieceK), whole = piece + (end - piece) / (2 * kSplit) * (2 * kSplit);
-      Tile<R, NV> t[kSplit];
-      NACRE_UNROLL for (int s = 0; s < kSplit; ++s) t[s].clear();
-      NACRE_ROLLED for (isize l = piece; l < whole; l += 2 * kSplit) {
-        NACRE_UNROLL for (int u = 0; u < 2 * kSplit; ++u) {
-          NACRE_UNROLL for (int v = 0; v < NV; v += (16 / VL)) {
-            NACRE_PREFETCH(p + (l + u) * NR + v * VL + kAhead, 3);
+#if NACRE_VFP
+    if constexpr (constant_is<SKA, 1>) {
+      few_rows_sum(sum, a, p, k);
+    } else
+#endif
+    {
+      NACRE_ROLLED for (isize piece = 0; piece < k; piece += kPieceK) {
+        const isize end = imin(k, piece + kPieceK);
+        const isize whole = piece + (end - piece) / (2 * kSplit) * (2 * kSplit);
+        Tile<R, NV> t[kSplit];
+        NACRE_UNROLL for (int s = 0; s < kSplit; ++s) t[s].clear();
+        NACRE_ROLLED for (isize l = piece; l < whole; l += 2 * kSplit) {
+          NACRE_UNROLL for (int u = 0; u < 2 * kSplit; ++u) {
+            NACRE_UNROLL for (int v = 0; v < NV; v += (16 / VL)) {
+              NACRE_PREFETCH(p + (l + u) * NR + v * VL + kAhead, 3);
+            }
+            t[u % kSplit].step(a, ska, p, C<NR>{}, l + u);
           }
-          t[u % kSplit].step(a, ska, p, C<NR>{}, l + u);
         }
+        NACRE_ROLLED for (isize l = whole; l < end; ++l) t[0].step(a, ska, p, C<NR>{}, l);
+        NACRE_UNROLL for (int s = 0; s < kSplit; ++s) sum.add(t[s]);
       }
-      NACRE_ROLLED for (isize l = whole; l < end; ++l) t[0].step(a, ska, p, C<NR>{}, l);
-      NACRE_UNROLL for (int s = 0; s < kSplit; ++s) sum.add(t[s]);
     }
     NACRE_ALIGNED float out[R * NR];
     sum.write(out);
