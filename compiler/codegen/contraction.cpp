@@ -87,11 +87,15 @@ struct Emitter {
     return b.is(0) ? p : fmt::format("{} + {}", p, text(b));
   }
 
+  // How the epilogue takes the kernel's variables. By reference, they become values only late in the compiler's passes: after the
+  // one that would find weights loaded twice, which counts where all registers are few.
+  const char* capture() const { return k.target.registers == 4 ? "[=, &status]" : "[&]"; }
+
   // `names`: the variables of the lambda, which are those of the epilogue's loops.
   void lambda(const std::vector<std::string>& names, const std::string& vector, const char* end) {
     std::string parameters;
     for (const std::string& name : names) parameters += fmt::format("isize {}, ", name);
-    k.out.open("[&]({}vf value, int lanes) NACRE_LAMBDA {{", parameters);
+    k.out.open("{}({}vf value, int lanes) NACRE_LAMBDA {{", capture(), parameters);
     for (const std::string& name : names) k.out.line("(void){};", name);
     NestEmitter(k, epilogue, {}).emit_epilogue(vector);
     k.out.close(fmt::format("}}{}", end).c_str());
@@ -108,6 +112,20 @@ struct Emitter {
       arguments += (arguments.empty() ? "" : ", ") + std::to_string(*s.constant());
     }
     if (k.kernel.scratch_bytes.constant()) k.out.line("static_assert({}({}) * 4 <= {});", function, arguments, *k.kernel.scratch_bytes.constant());
+  }
+
+  // Whether the epilogue finds what belongs to pixel x of row y where it would find it for pixel y * width + x of a single row.
+  bool rows_join(const std::string& y, const std::string& x, const Expr& width) const {
+    const auto joins = [&](BufferId buffer, const std::vector<Expr>& at) {
+      const auto found = strided(k.program, {buffer, at}, epilogue.loops, {y, x});
+      return found && simplify(found->strides[0] - found->strides[1] * width, facts).is(0);
+    };
+    const auto names = [&](const Expr& e) { return e.symbols().contains(y) || e.symbols().contains(x); };
+    for (const Scalar& s : epilogue.code) {
+      if (names(s.expr) || std::any_of(s.when.begin(), s.when.end(), names)) return false;
+      if (s.op == ScalarOp::load && !joins(s.buffer, s.at)) return false;
+    }
+    return std::all_of(epilogue.stores.begin(), epilogue.stores.end(), [&](const Store& s) { return joins(s.buffer, s.at); });
   }
 
   void matmul();
@@ -232,10 +250,16 @@ void Emitter::conv(bool transposed) {
         k.out.line("gemm<{}>({}, {}, {}, {}, {}, {}, {}, scratch, thread, threads,", c.panel_vectors, sized(xs[0].extent * pixels), sized(oc), sized(ic), in,
                    sized(sw), sized(x.strides[1]), weights);
         k.out.in();
-        k.out.open("[&](isize pixel, isize {}, vf value, int lanes) NACRE_LAMBDA {{", o);
-        k.out.line("[[maybe_unused]] const isize {} = pixel / {};", n, text(pixels));
-        if (!flat) k.out.line("[[maybe_unused]] const isize {} = pixel / {} % {};", first, text(extent(kept, 2, 1)), text(extent(kept, 2, 0)));
-        k.out.line("[[maybe_unused]] const isize {} = pixel % {};", last, text(extent(kept, 2, 1)));
+        k.out.open("{}(isize pixel, isize {}, vf value, int lanes) NACRE_LAMBDA {{", capture(), o);
+        // Where four floats take as many instructions as a division, rows are counted only where they have to be.
+        const bool joined = k.target.registers == 4 && !flat && xs[0].extent.is(1) && rows_join(first, last, extent(kept, 2, 1));
+        if (joined) {
+          k.out.line("[[maybe_unused]] const isize {} = 0, {} = 0, {} = pixel;", n, first, last);
+        } else {
+          k.out.line("[[maybe_unused]] const isize {} = pixel / {};", n, text(pixels));
+          if (!flat) k.out.line("[[maybe_unused]] const isize {} = pixel / {} % {};", first, text(extent(kept, 2, 1)), text(extent(kept, 2, 0)));
+          k.out.line("[[maybe_unused]] const isize {} = pixel % {};", last, text(extent(kept, 2, 1)));
+        }
         NestEmitter(k, epilogue, {}).emit_epilogue(o);
         k.out.close("});");
         k.out.out();

@@ -218,6 +218,12 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
     const BufferId id = k.kernel.buffers[i];
     head.line("{0}* __restrict data{1} = static_cast<{0}*>(args->buffers[{1}]);", storage_type(program[id].dtype), i);
   }
+  // Clang does not look at __restrict of a variable, and weights would be loaded again after every store.
+  const auto is_weight = [&](BufferId id) { return program[id].kind == BufferKind::weight; };
+  if (target.registers == 4)
+    for (size_t i = 0; i < k.kernel.buffers.size(); ++i)
+      for (size_t j = 0; j < k.kernel.buffers.size(); ++j)
+        if (is_weight(k.kernel.buffers[i]) && !is_weight(k.kernel.buffers[j])) head.line("__builtin_assume_separate_storage(data{}, data{});", i, j);
   for (const auto& [name, symbol] : program.symbols)
     if (k.out.text().find(name) != std::string::npos) head.line("[[maybe_unused]] const {} {} = args->nodes[{}];", symbol_type(symbol), name, nodes.at(name));
   head.line("[[maybe_unused]] float* const scratch = static_cast<float*>(args->scratch);");
