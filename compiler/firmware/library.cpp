@@ -113,9 +113,13 @@ StaticLibrary make_library(const CompiledModel& model, const std::string& name, 
   library.object = link_relocatable(std::move(objects), target, roots);
   const ObjectFacts whole = object_facts(library.object, "");
   library.undefined = whole.undefined;
-  for (size_t i = 0; i < kernels.size(); ++i) library.code_bytes += facts[i].code_bytes + facts[i].data_bytes;
+  int64_t constants = 0;  // of kernels
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    library.code_bytes += facts[i].code_bytes + facts[i].data_bytes;
+    constants += facts[i].data_bytes;
+  }
   for (const formats::Weight& w : artifact.weights) library.data_bytes += static_cast<int64_t>(w.bytes.size());
-  library.data_bytes = std::min<int64_t>(library.data_bytes, whole.data_bytes);
+  library.data_bytes = std::min<int64_t>(library.data_bytes, whole.data_bytes - constants);
   library.runtime_bytes = whole.code_bytes + whole.data_bytes - library.data_bytes - library.code_bytes;
   library.header = header_text(artifact, library.plan, library.signatures, {from, target, library.stack_bytes});
   return library;
