@@ -128,6 +128,7 @@ targets() {
     counted "targets, static $target" "$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)" \
       --stage artifact --emit static --target "$target" --only ds_cnn,resnet8,mobilenet_v1_025,autoencoder,gru_keyword,counter "$NACRE_CACHE/cases"
   done
+  counted "targets, tiles" "$NACRE_PYTHON" "$root/tests/command/tiles.py" --tool "$NACRE_BUILD/bin/nacre"
   counted "targets, firmware" "$NACRE_PYTHON" "$root/tests/command/firmware.py" --tool "$NACRE_BUILD/bin/nacre" --out "$NACRE_BUILD"
   for target in aarch64 cortex-a78ae neoverse-v1 rv64gc rv64gcv; do
     nacre_say "models on $target"
