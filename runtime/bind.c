@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "formats/dtype.h"
-#include "runtime/expr.h"
+#include "formats/expr.h"
 #include "runtime/recent.h"
 #include "runtime/session.h"
 #include "runtime/stage.h"

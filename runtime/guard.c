@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "formats/dtype.h"
+#include "formats/expr.h"
 #include "formats/words.h"
-#include "runtime/expr.h"
 #include "runtime/session.h"
 
 // Why a row does not match: the record, or one of these.

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "formats/dtype.h"
+#include "formats/expr.h"
 #include "formats/words.h"
-#include "runtime/expr.h"
 #include "runtime/os.h"
 #include "runtime/session.h"
 

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "formats/dtype.h"
+#include "formats/expr.h"
 #include "runtime/block.h"
-#include "runtime/expr.h"
 #include "runtime/os.h"
 #include "runtime/recent.h"
 #include "runtime/shapes.h"

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "formats/expr.h"
 #include "formats/words.h"
-#include "runtime/expr.h"
 #include "runtime/os.h"
 #include "runtime/recent.h"
 

@@ -5,58 +5,36 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "compiler/firmware/values.h"
 #include "compiler/support/error.h"
 #include "compiler/support/print.h"
 #include "formats/dtype.h"
+#include "formats/expr.h"
 #include "formats/kinds.h"
 
 namespace nacre {
 namespace {
 
-// The values of an entry's nodes and then a variant's.
-std::vector<std::int64_t> node_values(const formats::Artifact& artifact, const formats::Entry& entry, const formats::Variant& variant, const SymbolSizes& sizes) {
-  std::vector<std::int64_t> values;
-  const auto floor_div = [](std::int64_t a, std::int64_t b) { return b == 0 ? 0 : a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0); };
-  for (const std::vector<formats::Node>* list : {&entry.nodes, &variant.nodes})
-    for (const formats::Node& node : *list) {
-      const auto value = [&](std::int64_t number) { return number >= 0 && number < static_cast<std::int64_t>(values.size()) ? values[static_cast<std::size_t>(number)] : 0; };
-      const std::int64_t a = value(node.a), b = value(node.b);
-      std::int64_t result = 0;
-      switch (node.kind) {
-        case NACRE_EXPR_constant: result = node.b; break;
-        case NACRE_EXPR_symbol: {
-          if (node.a >= artifact.symbols.size()) break;
-          const formats::Symbol& s = artifact.symbols[node.a];
-          const auto named = sizes.find(s.name);
-          const std::int64_t multiple = std::max<std::int64_t>(1, s.multiple), near = std::clamp<std::int64_t>(64, s.min, std::max(s.min, s.max));
-          result = named != sizes.end() ? named->second : (near + multiple - 1) / multiple * multiple;
-          if (named == sizes.end() && result > s.max) result = s.min;
-          break;
-        }
-        case NACRE_EXPR_add: result = a + b; break;
-        case NACRE_EXPR_sub: result = a - b; break;
-        case NACRE_EXPR_mul: result = a * b; break;
-        case NACRE_EXPR_floor_div: result = floor_div(a, b); break;
-        case NACRE_EXPR_mod: result = a - floor_div(a, b) * b; break;
-        case NACRE_EXPR_min: result = std::min(a, b); break;
-        case NACRE_EXPR_max: result = std::max(a, b); break;
-        case NACRE_EXPR_eq: result = a == b; break;
-        case NACRE_EXPR_ne: result = a != b; break;
-        case NACRE_EXPR_lt: result = a < b; break;
-        case NACRE_EXPR_le: result = a <= b; break;
-        case NACRE_EXPR_and_: result = a && b; break;
-        case NACRE_EXPR_or_: result = a || b; break;
-        case NACRE_EXPR_not_: result = !a; break;
-        case NACRE_EXPR_round_up: result = b > 0 ? (a + b - 1) / b * b : 0; break;
-        default: break;
-      }
-      values.push_back(result);
-    }
-  return values;
+// A size that nothing names is near 64.
+std::int64_t size_for(const formats::Symbol& s, const SymbolSizes& sizes) {
+  if (const auto named = sizes.find(s.name); named != sizes.end()) return named->second;
+  const std::int64_t multiple = std::max<std::int64_t>(1, s.multiple), near = std::clamp<std::int64_t>(64, s.min, std::max(s.min, s.max));
+  const std::int64_t size = (near + multiple - 1) / multiple * multiple;
+  return size > s.max ? s.min : size;
 }
 
-std::int64_t value_of(formats::Size size, const std::vector<std::int64_t>& values) {
-  return size.is_constant() ? size.raw : values.at(size.node_number());
+// The values of an entry's nodes and then a variant's; 0 for what has none with these sizes.
+std::vector<std::int64_t> node_values(const formats::Artifact& artifact, const formats::Entry& entry, const formats::Variant& variant, const SymbolSizes& sizes) {
+  std::vector<std::int64_t> symbols, values;
+  for (const formats::Symbol& s : artifact.symbols) symbols.push_back(size_for(s, sizes));
+  for (const std::vector<formats::Node>* list : {&entry.nodes, &variant.nodes})
+    for (const formats::Node& n : *list) {
+      const nacre_node node{n.kind, n.a, n.b};
+      const auto at = static_cast<std::uint32_t>(values.size());
+      values.push_back(0);
+      if (!nacre_expr_evaluate(&node, 1, at, symbols.data(), values.data())) values[at] = 0;
+    }
+  return values;
 }
 
 std::int64_t bytes_of(const formats::Tensor& tensor, const std::vector<std::int64_t>& values) {

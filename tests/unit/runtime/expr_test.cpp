@@ -3,9 +3,7 @@
 #include <optional>
 #include <vector>
 
-extern "C" {
-#include "runtime/expr.h"
-}
+#include "formats/expr.h"
 
 namespace {
 

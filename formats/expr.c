@@ -1,4 +1,4 @@
-#include "runtime/expr.h"
+#include "formats/expr.h"
 
 bool nacre_expr_evaluate(const struct nacre_node* nodes, uint32_t count, uint32_t first,
                          const int64_t* symbols, int64_t* values) {
