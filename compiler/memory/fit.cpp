@@ -234,18 +234,18 @@ std::string maker_of(const LoopProgram& program, BufferId id) {
   return where->file.empty() ? " " + where->op : fmt::format(" {} ({}:{})", where->op, where->file, where->line);
 }
 
-}  // namespace
-
-int64_t Footprint::total() const { return sum_or_unbounded(arena_bytes, scratch_bytes); }
-
-Footprint footprint(const LoopProgram& program, const MemoryPlan& plan, const CostOf& cost_of) {
-  Footprint result{arena_limit(plan, program.symbols), 0};
-  for (const GroupCost& cost : cost_of(program)) result.scratch_bytes = std::max(result.scratch_bytes, cost.scratch_bytes);
+Footprint footprint(const MemoryPlan& plan, const std::vector<GroupCost>& costs, const Facts& symbols) {
+  Footprint result{arena_limit(plan, symbols), 0};
+  for (const GroupCost& cost : costs) result.scratch_bytes = std::max(result.scratch_bytes, cost.scratch_bytes);
   // The runtime keeps scratch behind the arena, both in whole lines of 64 bytes.
   constexpr int64_t kLine = 64;
   if (result.scratch_bytes != kUnbounded) result.scratch_bytes = (result.scratch_bytes + kLine - 1) / kLine * kLine;
   return result;
 }
+
+}  // namespace
+
+int64_t Footprint::total() const { return sum_or_unbounded(arena_bytes, scratch_bytes); }
 
 Fitted fit_memory(const LoopProgram& program, const FitOptions& options, const CostOf& cost_of) {
   const auto fits = [&](const Fitted& fitted) { return options.limit_bytes > 0 && fitted.needs.total() <= options.limit_bytes; };
@@ -253,13 +253,14 @@ Fitted fit_memory(const LoopProgram& program, const FitOptions& options, const C
     Fitted best;
     const auto attempt = [&](LoopProgram with) {
       Fitted fitted{std::move(with), {}, 0, flops_before};
-      fitted.needs = footprint(fitted.program, plan_memory(fitted.program, true), cost_of);
+      const std::vector<GroupCost> costs = cost_of(fitted.program);
+      fitted.needs = footprint(plan_memory(fitted.program, true), costs, fitted.program.symbols);
+      for (const GroupCost& cost : costs) fitted.flops += cost.flops;
       if (best.program.groups.empty() || fitted.needs.total() < best.needs.total()) best = std::move(fitted);
     };
     attempt(write_in_place(from));
     attempt(write_in_place(order_for_memory(from)));
     if (!fits(best)) attempt(copying_one_row(best.program));
-    for (const GroupCost& cost : cost_of(best.program)) best.flops += cost.flops;
     return best;
   };
   const bool straight = std::none_of(program.groups.begin(), program.groups.end(), [](const Group& g) { return g.control.has_value(); });

@@ -23,7 +23,6 @@ struct Footprint {
   int64_t arena_bytes = 0, scratch_bytes = 0;
   int64_t total() const;
 };
-Footprint footprint(const LoopProgram& program, const MemoryPlan& plan, const CostOf& cost_of);
 
 struct FitOptions {
   int64_t limit_bytes = 0;  // 0: as little as possible

@@ -68,16 +68,21 @@ std::vector<Lifetime> lifetimes(const LoopProgram& program) {
 }
 
 Peak peak_of(const std::vector<Lifetime>& lives, const Facts& symbols) {
+  std::vector<int64_t> bytes;
+  for (const Lifetime& life : lives) bytes.push_back(std::max<int64_t>(typical(life.size_bytes, symbols), 0));
+  return peak_of_sizes(lives, bytes);
+}
+
+Peak peak_of_sizes(const std::vector<Lifetime>& lives, const std::vector<int64_t>& bytes) {
   std::map<int, int64_t> change;  // when what lives grows or shrinks
-  for (const Lifetime& life : lives) {
-    const int64_t bytes = std::max<int64_t>(typical(life.size_bytes, symbols), 0);
-    change[life.first] += bytes;
-    change[life.last + 1] -= bytes;
+  for (size_t i = 0; i < lives.size(); ++i) {
+    change[lives[i].first] += bytes[i];
+    change[lives[i].last + 1] -= bytes[i];
   }
   Peak peak;
   int64_t live = 0;
-  for (const auto& [group, bytes] : change) {
-    live += bytes;
+  for (const auto& [group, by] : change) {
+    live += by;
     if (live > peak.bytes) peak = {live, group};
   }
   return peak;

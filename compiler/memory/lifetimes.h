@@ -26,5 +26,6 @@ struct Peak {
   int group = -1;
 };
 Peak peak_of(const std::vector<Lifetime>& lives, const Facts& symbols);
+Peak peak_of_sizes(const std::vector<Lifetime>& lives, const std::vector<int64_t>& bytes);  // of each of them
 
 }  // namespace nacre

@@ -35,17 +35,6 @@ Places place(const std::vector<Placement>& all, const std::vector<int64_t>& size
   return result;
 }
 
-int64_t least_size(const std::vector<Placement>& all, const std::vector<int64_t>& sizes) {
-  int64_t most = 0;
-  for (const Placement& at : all) {
-    int64_t live = 0;
-    for (size_t i = 0; i < all.size(); ++i)
-      if (all[i].first <= at.first && at.first <= all[i].last) live += sizes[i];
-    most = std::max(most, live);
-  }
-  return most;
-}
-
 // The best of several orders. Large ones first is best most of the time: they are the hardest to place.
 Places best_places(const std::vector<Placement>& all, const std::vector<int64_t>& sizes) {
   std::vector<size_t> order(all.size());
@@ -60,7 +49,7 @@ Places best_places(const std::vector<Placement>& all, const std::vector<int64_t>
   };
   constexpr size_t kMostShuffled = 300;  // buffers
   constexpr int kShuffles = 200;
-  const int64_t least = least_size(all, sizes);
+  const int64_t least = peak_of_sizes({all.begin(), all.end()}, sizes).bytes;
   Places best;
   std::vector<size_t> best_order;
   const auto attempt = [&](const std::vector<size_t>& by) {
