@@ -407,15 +407,7 @@ class LibraryRunner : public Runner {
 
 LibraryMachine library_machine(const Target& target) {
   if (runs_here(target)) return {};
-  if (target.emulator.empty())
-    return {
-        {},
-        fmt::format("this machine does not run {}, and QEMU knows no such processor", target.name)};
-  if (!in_path(target.emulator[0]))
-    return {{},
-            fmt::format("this machine does not run {}, and {} (Debian's {}) is not installed",
-                        target.name, target.emulator[0],
-                        target.firmware ? "qemu-system-arm" : "qemu-user")};
+  if (std::string why = missing_emulator(target); !why.empty()) return {{}, std::move(why)};
   return {target.emulator, {}};
 }
 

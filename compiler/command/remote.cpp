@@ -195,8 +195,7 @@ class RemoteRunner : public Runner {
   Process process_;
 };
 
-}  // namespace
-
+// Whether the shell would find a program.
 bool in_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path ? path : "");
@@ -205,14 +204,21 @@ bool in_path(const std::string& program) {
   return false;
 }
 
-Remote find_remote(const Target& target) {
+}  // namespace
+
+std::string missing_emulator(const Target& target) {
   if (target.emulator.empty())
-    return {{}, fmt::format("this machine does not run {}, and QEMU knows no such processor", target.name)};
+    return fmt::format("this machine does not run {}, and QEMU knows no such processor", target.name);
+  if (!in_path(target.emulator[0]))
+    return fmt::format("this machine does not run {}, and {} (Debian's {}) is not installed", target.name, target.emulator[0],
+                       target.firmware ? "qemu-system-arm" : "qemu-user");
+  return {};
+}
+
+Remote find_remote(const Target& target) {
+  if (const std::string why = missing_emulator(target); !why.empty()) return {{}, why};
   const std::string program = fmt::format("nacre/nacre-remote-{}", machine_name(target));
   const fs::path remote = find_beside(program);
-  if (!in_path(target.emulator[0]))
-    return {{}, fmt::format("this machine does not run {}, and {} (Debian's qemu-user) is not installed",
-                            target.name, target.emulator[0])};
   if (remote.empty())
     return {{}, fmt::format("this machine does not run {}, and this nacre was built without gcc-{}-linux-gnu, which makes the "
                             "runtime for it",

@@ -18,8 +18,8 @@ struct Remote {
 };
 Remote find_remote(const Target& target);
 
-// Whether the shell would find a program.
-bool in_path(const std::string& program);
+// Why the emulator of a target's processor cannot be started; empty where it can.
+std::string missing_emulator(const Target& target);
 
 // The target that an entry's variant was compiled for.
 const Target& target_of(const formats::Artifact& artifact, const formats::Variant& variant);

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <set>
 
+#include "compiler/codegen/writer.h"
 #include "compiler/support/error.h"
 #include "compiler/support/print.h"
 #include "formats/kinds.h"
@@ -98,22 +99,11 @@ std::string upper(const std::string& text) {
 
 std::string c_type(nacre_dtype dtype) {
   switch (dtype) {
-    case NACRE_bool_: return "bool";
-    case NACRE_u8: return "uint8_t";
-    case NACRE_i8: return "int8_t";
-    case NACRE_i16: return "int16_t";
-    case NACRE_i32: return "int32_t";
     case NACRE_i64: return "int64_t";
-    case NACRE_f16:
-    case NACRE_bf16:
-    case NACRE_u16: return "uint16_t";
-    case NACRE_u32: return "uint32_t";
-    case NACRE_u64: return "uint64_t";
-    case NACRE_f32:
+    case NACRE_f16: return "uint16_t";
     case NACRE_c64: return "float";
-    case NACRE_f64:
     case NACRE_c128: return "double";
-    default: fail(ErrorKind::internal, "no C type for {}", nacre_dtype_name(dtype));
+    default: return storage_type(dtype);
   }
 }
 
