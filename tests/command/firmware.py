@@ -3,11 +3,14 @@
     python firmware.py --tool build/bin/nacre --out FOLDER
 """
 import argparse
+import functools
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import tally
 
 ROOT = Path(__file__).resolve().parents[2]
 BOARDS = ["mps2-an386", "mps2-an500", "mps3-an547", "riscv64", "riscv64-vector"]
@@ -74,19 +77,10 @@ def main():
     options = parser.parse_args()
     # `nacre verify` runs each of these networks on each board; here they share the processor with interrupts.
     some = {"ds_cnn": "mps2-an386", "resnet8": "mps2-an500", "mobilenet_v1_025": "mps3-an547", "autoencoder": "riscv64"}
-    tests = [(f"{network} on {board}", classifies, network, board) for network, board in some.items()]
-    tests += [(f"keyword on {board}", spots_words, board) for board in BOARDS]
-    tests += [("more frames than there is time for", survives_too_much)]
-    failed = 0
-    for name, test, *arguments in tests:
-        try:
-            test(options, *arguments)
-            print(f"  {name}: ok", flush=True)
-        except (AssertionError, AttributeError, ValueError, subprocess.TimeoutExpired) as error:
-            print(f"  {name}: FAILED {error}", flush=True)
-            failed += 1
-    print(f"firmware: {len(tests) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+    tests = {f"{network} on {board}": functools.partial(classifies, options, network, board) for network, board in some.items()}
+    tests |= {f"keyword on {board}": functools.partial(spots_words, options, board) for board in BOARDS}
+    tests["more frames than there is time for"] = functools.partial(survives_too_much, options)
+    return tally.run_all("firmware", tests)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python library.py --tool build/bin/nacre --cases FOLDER     cases as tests/models exports them
 """
 import argparse
+import functools
 import re
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import tempfile
 from pathlib import Path
 
 import numpy
+
+import tally
 
 RUNTIME_LIMIT = 12 * 1024  # bytes of all code and constants but kernels and weights, for Cortex-M55
 
@@ -116,18 +119,10 @@ def main():
     parser.add_argument("--tool", type=Path, required=True)
     parser.add_argument("--cases", type=Path, required=True)
     options = parser.parse_args()
-    failed = 0
-    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
-    for name, test in tests:
+    def in_folder(test):
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                test(options, Path(folder))
-                print(f"  {name}: ok")
-            except (AssertionError, subprocess.SubprocessError) as error:
-                print(f"  {name}: FAILED {error}")
-                failed += 1
-    print(f"library: {len(tests) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+            test(options, Path(folder))
+    return tally.run_all("library", {name: functools.partial(in_folder, test) for name, test in tally.tests_of(globals()).items()})
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python remote.py --tool build/bin/nacre --case FOLDER     a case of one f32 input and one output, as tests/models exports them
 """
 import argparse
+import functools
 import os
 import struct
 import subprocess
@@ -11,6 +12,8 @@ import tempfile
 from pathlib import Path
 
 import numpy
+
+import tally
 
 F32 = 9  # formats/dtype.h
 
@@ -90,17 +93,7 @@ def main():
             path = Path(folder) / "a.nacre"
             subprocess.run([options.tool, "compile", "--quiet", options.case / "model.pt2", "-o", path, "--target", target], check=True, stdout=subprocess.DEVNULL)
             artifacts[target] = path.read_bytes()
-    failed = 0
-    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
-    for name, test in tests:
-        try:
-            test(options, artifacts)
-            print(f"  {name}: ok")
-        except (AssertionError, struct.error, subprocess.TimeoutExpired) as error:
-            print(f"  {name}: FAILED {error}")
-            failed += 1
-    print(f"remote: {len(tests) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+    return tally.run_all("remote", {name: functools.partial(test, options, artifacts) for name, test in tally.tests_of(globals()).items()})
 
 
 if __name__ == "__main__":

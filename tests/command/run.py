@@ -7,7 +7,7 @@ an exit status of 1 to 127 and a message on stderr: never a signal, a hang or a 
 """
 import argparse
 import copy
-import inspect
+import functools
 import json
 import os
 import platform
@@ -19,12 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 import xml.etree.ElementTree
 import zipfile
 from pathlib import Path
 
 import numpy
+
+import tally
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -959,25 +960,11 @@ def main():
     parser.add_argument("--cases", type=Path, help="folder of exported models (default: in the scratch folder)")
     parser.add_argument("--only", default="", help="a part of the tests' names")
     options = parser.parse_args()
-    tests = [(name, function) for name, function in globals().items()
-             if name.startswith("test_") and inspect.isfunction(function) and options.only in name]
-    failed = 0
     with tempfile.TemporaryDirectory(prefix="nacre-command-") as scratch:
         bench = Bench(options.tool.resolve(), options.cases or Path(scratch) / "cases", Path(scratch))
         subprocess.run([sys.executable, EXPORT, "--out", bench.cases, "--only", ",".join(CASES)], check=True)
-        for name, function in tests:
-            start = time.perf_counter()
-            try:
-                function(bench)
-                verdict = "ok"
-            except Exception as error:  # every test is run
-                failed += 1
-                verdict = "FAILED"
-                text = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
-                print("    " + text.strip().replace("\n", "\n    "))
-            print(f"  {name}: {verdict} ({time.perf_counter() - start:.1f} s)", flush=True)
-    print(f"command: {len(tests) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+        return tally.run_all("command", {name: functools.partial(test, bench) for name, test in tally.tests_of(globals()).items()
+                                         if options.only in name})
 
 
 if __name__ == "__main__":
