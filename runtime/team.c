@@ -17,7 +17,7 @@
 #include "formats/container.h"
 #include "runtime/os.h"
 
-enum { kRounds = 8, kSpins = 2000, kYields = 1000 };  // 2^kRounds = NACRE_MAX_THREADS
+enum { kSpins = 2000, kYields = 1000 };
 
 // A word that one thread waits on and others change.
 struct signal {
@@ -26,11 +26,11 @@ struct signal {
 };
 
 struct lane {
-  struct signal arrived[kRounds];
-  uint32_t generation;  // of barriers; its own thread's alone
+  _Alignas(64) uint32_t generation;  // of barriers; its own thread's alone
   uint32_t number;
   struct nacre_team* team;
   pthread_t handle;
+  struct signal arrived[];  // by round
 };
 
 struct counter {
@@ -43,23 +43,40 @@ struct nacre_team {
   atomic_uint active;  // that take part in the running job
   uint32_t started;
   int spins;
+  size_t lane_bytes;
   bool has_executor;
   nacre_executor executor;
   nacre_job job;
   void* context;
-  struct signal work;  // counts jobs
   atomic_bool stopping;
-  struct counter* counters;  // by number of threads
-  struct lane* lanes;
+  struct signal work;  // counts jobs
+  // Behind it, where there is more than one thread: lanes, and a counter for each smaller number
+  // of threads from 2 on.
 };
 
-static size_t counters_offset(void) { return (size_t)nacre_align_data(sizeof(struct nacre_team)); }
-static size_t lanes_offset(uint32_t threads) {
-  return counters_offset() + (threads + 1) * sizeof(struct counter);
+// Rounds of a barrier.
+static uint32_t rounds_of(uint32_t threads) {
+  uint32_t rounds = 0;
+  while (1u << rounds < threads) ++rounds;
+  return rounds;
+}
+
+static size_t lane_bytes(uint32_t threads) {
+  return sizeof(struct lane) + rounds_of(threads) * sizeof(struct signal);
+}
+
+static struct lane* lane_of(struct nacre_team* team, uint32_t thread) {
+  return (struct lane*)(void*)((char*)(team + 1) + thread * team->lane_bytes);
+}
+
+static struct counter* counter_of(struct nacre_team* team, uint32_t count) {
+  return (struct counter*)(void*)lane_of(team, team->threads) + (count - 2);
 }
 
 size_t nacre_team_size_bytes(uint32_t threads) {
-  return lanes_offset(threads) + threads * sizeof(struct lane);
+  if (threads == 1) return sizeof(struct nacre_team);
+  return sizeof(struct nacre_team) + threads * lane_bytes(threads) +
+         (threads - 2) * sizeof(struct counter);
 }
 
 static inline void pause_briefly(void) {
@@ -96,12 +113,13 @@ static void announce(struct signal* s, uint32_t word) {
 
 void nacre_team_barrier(struct nacre_team* team, uint32_t thread) {
   uint32_t threads = atomic_load_explicit(&team->active, memory_order_relaxed);
-  struct lane* lane = &team->lanes[thread];
+  if (threads == 1) return;
+  struct lane* lane = lane_of(team, thread);
   uint32_t generation = lane->generation++;
   for (uint32_t round = 0, distance = 1; distance < threads; ++round, distance *= 2) {
     uint32_t to = thread + distance;
     if (to >= threads) to -= threads;
-    announce(&team->lanes[to].arrived[round], generation + 1);
+    announce(&lane_of(team, to)->arrived[round], generation + 1);
     // The partner may be one barrier ahead already, so that this word is not `generation` but two
     // further; it is never behind.
     wait_for_change(team, &lane->arrived[round], generation);
@@ -114,7 +132,7 @@ void nacre_team_sync(struct nacre_team* team, uint32_t thread, uint32_t count) {
     nacre_team_barrier(team, thread);
     return;
   }
-  struct counter* c = &team->counters[count];
+  struct counter* c = counter_of(team, count);
   uint32_t generation = atomic_load_explicit(&c->generation.word, memory_order_relaxed);
   if (atomic_fetch_add_explicit(&c->count, 1, memory_order_acq_rel) + 1 == count) {
     atomic_store_explicit(&c->count, 0, memory_order_relaxed);
@@ -140,8 +158,7 @@ nacre_status nacre_team_start(struct nacre_team* team, uint32_t threads,
   memset(team, 0, nacre_team_size_bytes(threads));
   team->threads = threads;
   atomic_store(&team->active, threads);
-  team->counters = (struct counter*)(void*)((char*)team + counters_offset());
-  team->lanes = (struct lane*)(void*)((char*)team + lanes_offset(threads));
+  team->lane_bytes = lane_bytes(threads);
   team->spins = nacre_os_processors() >= threads ? kSpins : 0;
   if (executor) {
     team->has_executor = true;
@@ -149,7 +166,7 @@ nacre_status nacre_team_start(struct nacre_team* team, uint32_t threads,
     return NACRE_OK;
   }
   for (uint32_t i = 1; i < threads; ++i) {
-    struct lane* lane = &team->lanes[i];
+    struct lane* lane = lane_of(team, i);
     lane->number = i;
     lane->team = team;
     if (pthread_create(&lane->handle, NULL, worker, lane)) {
@@ -165,7 +182,7 @@ void nacre_team_stop(struct nacre_team* team) {
   if (!team->started) return;
   atomic_store_explicit(&team->stopping, true, memory_order_relaxed);
   announce(&team->work, atomic_load(&team->work.word) + 1);
-  for (uint32_t i = 1; i <= team->started; ++i) pthread_join(team->lanes[i].handle, NULL);
+  for (uint32_t i = 1; i <= team->started; ++i) pthread_join(lane_of(team, i)->handle, NULL);
   team->started = 0;
 }
 
@@ -184,11 +201,7 @@ void nacre_team_run(struct nacre_team* team, nacre_job job, void* context) {
     job(context, 0, 1);
   } else if (team->has_executor) {
     // The number of threads may differ from the last job's, and with it who waits for whom.
-    for (uint32_t i = 0; i < team->threads; ++i) {
-      team->lanes[i].generation = 0;
-      for (int r = 0; r < kRounds; ++r)
-        atomic_store_explicit(&team->lanes[i].arrived[r].word, 0, memory_order_relaxed);
-    }
+    memset(lane_of(team, 0), 0, team->threads * team->lane_bytes);
     team->executor.parallel(team->executor.self, team->threads, executor_job, team);
   } else {
     announce(&team->work, atomic_load_explicit(&team->work.word, memory_order_relaxed) + 1);
