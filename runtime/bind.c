@@ -7,17 +7,20 @@
 #include "runtime/session.h"
 #include "runtime/stage.h"
 
+// What one buffer may have: NACRE_MAX_BYTES, or a quarter of what 32 bits reach.
+static const int64_t kMostBytes = sizeof(size_t) > 4 ? NACRE_MAX_BYTES : (int64_t)1 << 30;
+
 // Bytes of a dense tensor; false where that is too large a number to be memory.
-static bool dense_size(const int64_t* shape, uint32_t rank, uint32_t element_size, size_t* result) {
+static bool dense_size(const int64_t* shape, uint32_t rank, uint32_t element_size, int64_t* result) {
   uint64_t size = element_size;
   for (uint32_t i = 0; i < rank; ++i) {
     // A dimension alone may be large where another is 0, but stays small enough to reckon with.
-    if (shape[i] < 0 || shape[i] > NACRE_MAX_BYTES ||
+    if (shape[i] < 0 || shape[i] > kMostBytes ||
         __builtin_mul_overflow(size, (uint64_t)shape[i], &size))
       return false;
   }
-  if (size > (uint64_t)NACRE_MAX_BYTES) return false;
-  *result = (size_t)size;
+  if (size > (uint64_t)kMostBytes) return false;
+  *result = (int64_t)size;
   return true;
 }
 
@@ -25,7 +28,7 @@ static nacre_status check_inputs(nacre_session* s, const nacre_tensor* inputs, u
                                  bool* sizes_changed) {
   for (uint32_t i = 0; i < count; ++i) {
     const nacre_tensor* t = &inputs[i];
-    size_t size;
+    int64_t size;
     if (t->rank > NACRE_MAX_RANK || (t->rank && !t->shape) || !nacre_dtype_size_bytes(t->dtype) ||
         !dense_size(t->shape, t->rank, nacre_dtype_size_bytes(t->dtype), &size)) {
       struct nacre_text text = nacre_session_say(s);
@@ -48,9 +51,9 @@ static nacre_status bind_outputs(nacre_session* s, uint32_t entry, uint32_t coun
     struct nacre_tensor_view tensor;
     nacre_meta_output(s->model->container.meta, entry, i, &tensor);
     const nacre_size* dims = tensor.bound_count ? tensor.bounds : tensor.dims;
-    for (uint32_t d = 0; d < tensor.rank; ++d)
-      s->output_shapes[i][d] = nacre_size_value(dims[d], s->nodes);
-    if (dense_size(s->output_shapes[i], tensor.rank, nacre_dtype_size_bytes(tensor.dtype),
+    int64_t* shape = nacre_session_output_shape(s, i);
+    for (uint32_t d = 0; d < tensor.rank; ++d) shape[d] = nacre_size_value(dims[d], s->nodes);
+    if (dense_size(shape, tensor.rank, nacre_dtype_size_bytes(tensor.dtype),
                    &s->output_sizes[i]))
       continue;
     struct nacre_text text = nacre_session_say(s);
@@ -65,9 +68,10 @@ void nacre_bind_true_shapes(nacre_session* s) {
   for (uint32_t i = 0; i < count; ++i) {
     struct nacre_tensor_view tensor;
     nacre_meta_output(s->model->container.meta, s->entry, i, &tensor);
+    int64_t* shape = nacre_session_output_shape(s, i);
     for (uint32_t d = 0; d < tensor.rank; ++d) {
-      s->output_shapes[i][d] = nacre_size_value(tensor.dims[d], s->nodes);
-      if (s->output_shapes[i][d] < 0) s->output_shapes[i][d] = 0;
+      int64_t size = nacre_size_value(tensor.dims[d], s->nodes);
+      shape[d] = size < 0 ? 0 : size;
     }
   }
 }
@@ -76,9 +80,9 @@ void nacre_bind_true_shapes(nacre_session* s) {
 static uint64_t slot_limit(const nacre_session* s, const struct nacre_slot* slot) {
   switch (slot->kind) {
     case NACRE_SLOT_INPUT:
-      return s->input_sizes[slot->index];
+      return (uint64_t)s->input_sizes[slot->index];
     case NACRE_SLOT_OUTPUT:
-      return s->output_sizes[slot->index];
+      return (uint64_t)s->output_sizes[slot->index];
     case NACRE_SLOT_ARENA:
       return s->arena_used;
     default:
@@ -87,19 +91,19 @@ static uint64_t slot_limit(const nacre_session* s, const struct nacre_slot* slot
 }
 
 static nacre_status check_slots(nacre_session* s, const struct nacre_variant_view* v) {
-  int64_t arena = nacre_size_value(v->arena_size, s->nodes), scratch = 0;
+  int64_t arena = nacre_size_value(v->arena_size, s->planned), scratch = 0;
   for (uint32_t i = 0; i < v->command_count; ++i) {
-    int64_t size = nacre_size_value(v->commands[i].scratch, s->nodes);
+    int64_t size = nacre_size_value(v->commands[i].scratch, s->planned);
     if (size < 0) scratch = -1;
     if (size > scratch && scratch >= 0) scratch = size;
   }
-  bool good = arena >= 0 && arena <= NACRE_MAX_BYTES && scratch >= 0 &&
-              scratch <= NACRE_MAX_BYTES;
+  bool good = arena >= 0 && arena <= kMostBytes && scratch >= 0 &&
+              scratch <= kMostBytes;
   s->arena_used = (size_t)nacre_align_data((uint64_t)arena);
   s->scratch_size = (size_t)nacre_align_data((uint64_t)scratch);
   for (uint32_t i = 0; good && i < v->slot_count; ++i) {
-    int64_t offset = nacre_size_value(v->slots[i].offset, s->nodes),
-            size = nacre_size_value(v->slots[i].size, s->nodes);
+    int64_t offset = nacre_size_value(v->slots[i].offset, s->planned),
+            size = nacre_size_value(v->slots[i].size, s->planned);
     uint64_t room = slot_limit(s, &v->slots[i]);
     good = offset >= 0 && size >= 0 && (uint64_t)offset <= room &&
            (uint64_t)size <= room - (uint64_t)offset;
@@ -151,6 +155,8 @@ nacre_status nacre_bind(nacre_session* s, uint32_t entry, const nacre_tensor* in
   s->entry = entry;
   s->variant = variant;
   status = bind_outputs(s, entry, e->output_count);
+  if (s->planned != s->nodes)
+    memcpy(s->planned, s->nodes, s->model->limits.nodes * sizeof *s->nodes);
   if (!status) status = check_slots(s, &s->model->variants[variant].view);
   if (!status) status = nacre_stage_plan(s, inputs);
   if (status) return status;
@@ -160,7 +166,7 @@ nacre_status nacre_bind(nacre_session* s, uint32_t entry, const nacre_tensor* in
 }
 
 static nacre_status check_address(nacre_session* s, const char* what, uint32_t number,
-                                  const void* data, size_t size, uint32_t dtype) {
+                                  const void* data, int64_t size, uint32_t dtype) {
   // Complex numbers are aligned as their parts are.
   uint32_t align = nacre_dtype_size_bytes(dtype);
   if (nacre_dtype_kind(dtype) == 'c') align /= 2;
@@ -182,10 +188,10 @@ static nacre_status check_addresses(nacre_session* s, const nacre_tensor* inputs
   for (uint32_t i = 0; i < e->output_count; ++i) {
     struct nacre_tensor_view tensor;
     nacre_meta_output(s->model->container.meta, s->entry, i, &tensor);
-    if (outputs[i].size_bytes < s->output_sizes[i]) {
+    if (outputs[i].size_bytes < (size_t)s->output_sizes[i]) {
       struct nacre_text text = nacre_session_say(s);
       nacre_text_add(&text, "output %d needs %d bytes and has %d", (int64_t)i,
-                     (int64_t)s->output_sizes[i], (int64_t)outputs[i].size_bytes);
+                     s->output_sizes[i], (int64_t)outputs[i].size_bytes);
       return NACRE_BAD_ARGUMENT;
     }
     nacre_status status =
@@ -195,39 +201,11 @@ static nacre_status check_addresses(nacre_session* s, const nacre_tensor* inputs
   return NACRE_OK;
 }
 
-static uint8_t* slot_base(const nacre_session* s, const struct nacre_slot* slot,
-                          const nacre_tensor* inputs, const nacre_buffer* outputs) {
-  struct nacre_weight_view weight;
-  switch (slot->kind) {
-    case NACRE_SLOT_INPUT:
-      return s->staged[slot->index] ? nacre_stage_place(s, slot->index) : inputs[slot->index].data;
-    case NACRE_SLOT_OUTPUT:
-      return outputs[slot->index].data;
-    case NACRE_SLOT_WEIGHT:
-      nacre_meta_weight(s->model->container.meta, slot->index, &weight);
-      // Kernels only read weights; the pages are read only.
-      return s->model->container.data
-                 ? (uint8_t*)(uintptr_t)(s->model->container.data + weight.offset)
-                 : NULL;
-    case NACRE_SLOT_STATE:
-      return s->state + s->model->state_offsets[slot->index];
-    default:
-      return s->arena;
-  }
-}
-
 nacre_status nacre_bind_addresses(nacre_session* s, const nacre_tensor* inputs,
                                   const nacre_buffer* outputs) {
-  const struct nacre_variant_view* v = nacre_session_view(s);
   const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
   nacre_status status = check_addresses(s, inputs, outputs);
   if (status) return status;
-  for (uint32_t i = 0; i < v->slot_count; ++i) {
-    uint8_t* base = slot_base(s, &v->slots[i], inputs, outputs);
-    // Empty tensors may have no address, to which nothing may be added.
-    s->slots[i] = base ? base + nacre_size_value(v->slots[i].offset, s->nodes) : NULL;
-  }
-  for (uint32_t i = 0; i < v->operand_count; ++i) s->operands[i] = s->slots[v->operands[i]];
   for (uint32_t i = 0; i < e->input_count; ++i) s->input_data[i] = inputs[i].data;
   for (uint32_t i = 0; i < e->output_count; ++i) s->output_data[i] = outputs[i].data;
   return NACRE_OK;

@@ -114,7 +114,7 @@ static void extent(const nacre_session* s, const nacre_tensor* inputs, uint32_t 
   const nacre_tensor* t = &inputs[i];
   uint64_t element = nacre_dtype_size_bytes(t->dtype);
   *first = (uintptr_t)t->data;
-  *end = *first + s->input_sizes[i];
+  *end = *first + (uintptr_t)s->input_sizes[i];
   if (s->dense[i] || !s->input_sizes[i]) return;
   *end = *first + element;
   for (uint32_t d = 0; d < t->rank; ++d) {

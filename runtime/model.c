@@ -16,6 +16,7 @@ static struct nacre_model* lay_out(struct nacre_block* block, const struct nacre
   m->kernels = nacre_block_take(block, counts->kernel_count, sizeof *m->kernels);
   m->imports = nacre_block_take(block, counts->import_count, sizeof *m->imports);
   m->state_offsets = nacre_block_take(block, counts->state_count, sizeof *m->state_offsets);
+  m->weight_offsets = nacre_block_take(block, counts->weight_count, sizeof *m->weight_offsets);
   m->entries = nacre_block_take(block, counts->entry_count, sizeof *m->entries);
   m->variants = nacre_block_take(block, variant_count, sizeof *m->variants);
   return model;
@@ -132,6 +133,11 @@ static nacre_status read_entries(struct nacre_model* model, struct nacre_text* w
     entry->by_shapes = true;
     raise(&limits->inputs, entry->view.input_count);
     raise(&limits->outputs, entry->view.output_count);
+    for (uint32_t j = 0; j < entry->view.output_count; ++j) {
+      struct nacre_tensor_view output;
+      nacre_meta_output(model->container.meta, i, j, &output);
+      raise(&limits->output_rank, output.rank);
+    }
     bool any = false;
     for (uint32_t j = 0; j < entry->view.variant_count; ++j) {
       struct nacre_model_variant* variant = &model->variants[next++];
@@ -141,16 +147,17 @@ static nacre_status read_entries(struct nacre_model* model, struct nacre_text* w
       variant->loaded = all_loaded(model, view);
       if (j) variant->shared = shared_records(view, &variant[-1].view);
       entry->by_shapes = entry->by_shapes && by_shapes(view);
-      for (uint32_t k = 0; k < view->command_count; ++k)
-        variant->binds = variant->binds || view->commands[k].kind == NACRE_COMMAND_bind;
       any = any || variant->loaded;
       raise(&limits->nodes, entry->view.node_count + view->node_count);
-      raise(&limits->slots, view->slot_count);
-      raise(&limits->operands, view->operand_count);
       raise(&limits->commands, view->command_count);
-      for (uint32_t k = 0; k < view->command_count; ++k)
-        if (view->commands[k].kind == NACRE_COMMAND_import)
-          raise(&limits->import_operands, view->commands[k].operand_count);
+      for (uint32_t k = 0; k < view->command_count; ++k) {
+        const struct nacre_command* command = &view->commands[k];
+        variant->binds = variant->binds || command->kind == NACRE_COMMAND_bind;
+        raise(&limits->command_operands, command->operand_count);
+        if (command->kind == NACRE_COMMAND_import)
+          raise(&limits->import_operands, command->operand_count);
+      }
+      limits->binds = limits->binds || variant->binds;
     }
     if (any) continue;
     nacre_text_add(why,
@@ -205,12 +212,12 @@ static nacre_status open_bytes(const void* bytes, size_t size, const nacre_open_
 
   struct nacre_block block = {NULL, 0};
   lay_out(&block, &counts, variant_count);
-  block.memory = nacre_os_allocate(block.used);
+  if (block.used <= SIZE_MAX) block.memory = nacre_os_allocate((size_t)block.used);
   if (!block.memory) {
     nacre_text_add(why, "out of memory");
     return NACRE_OUT_OF_MEMORY;
   }
-  memset(block.memory, 0, block.used);
+  memset(block.memory, 0, (size_t)block.used);
   block.used = 0;
   struct nacre_model* model = lay_out(&block, &counts, variant_count);
   model->container = container;
@@ -222,6 +229,11 @@ static nacre_status open_bytes(const void* bytes, size_t size, const nacre_open_
     nacre_meta_state(container.meta, i, &state);
     model->state_offsets[i] = model->state_bytes;
     model->state_bytes += nacre_align_data(state.size);
+  }
+  for (uint32_t i = 0; i < counts.weight_count; ++i) {
+    struct nacre_weight_view weight;
+    nacre_meta_weight(container.meta, i, &weight);
+    model->weight_offsets[i] = weight.offset;
   }
   nacre_status status = load_images(model, why);
   if (!status) status = find_imports(model, options, why);

@@ -24,7 +24,8 @@ struct nacre_model_entry {
 
 // The most of each that a variant of any entry has: what a session must have room for.
 struct nacre_model_limits {
-  uint32_t nodes, slots, operands, commands, inputs, outputs, import_operands;
+  uint32_t nodes, commands, command_operands, inputs, outputs, output_rank, import_operands;
+  bool binds;
 };
 
 struct nacre_model {
@@ -37,7 +38,7 @@ struct nacre_model {
   struct nacre_image* images;
   nacre_kernel* kernels;  // NULL where the image is not loaded
   nacre_import* imports;
-  uint64_t* state_offsets;
+  uint64_t *state_offsets, *weight_offsets;
   struct nacre_model_entry* entries;
   struct nacre_model_variant* variants;
 };

@@ -13,6 +13,32 @@
 #include "formats/words.h"
 #include "runtime/os.h"
 #include "runtime/session.h"
+#include "runtime/stage.h"
+
+static uint8_t* slot_base(const nacre_session* s, const struct nacre_slot* slot) {
+  switch (slot->kind) {
+    case NACRE_SLOT_INPUT:
+      return s->staged[slot->index] ? nacre_stage_place(s, slot->index) : s->input_data[slot->index];
+    case NACRE_SLOT_OUTPUT:
+      return s->output_data[slot->index];
+    case NACRE_SLOT_WEIGHT:
+      // Kernels only read weights; the pages are read only.
+      return s->model->container.data ? (uint8_t*)(uintptr_t)s->model->container.data +
+                                            s->model->weight_offsets[slot->index]
+                                      : NULL;
+    case NACRE_SLOT_STATE:
+      return s->state + s->model->state_offsets[slot->index];
+    default:
+      return s->arena;
+  }
+}
+
+// Where an operand of the variant lies. Empty tensors may have no address, to which nothing may be added.
+static void* operand(const nacre_session* s, const struct nacre_variant_view* v, uint32_t number) {
+  const struct nacre_slot* slot = &v->slots[v->operands[number]];
+  uint8_t* base = slot_base(s, slot);
+  return base ? base + nacre_size_value(slot->offset, s->planned) : NULL;
+}
 
 static void sync_alone(const struct nacre_kernel_args* args) { (void)args; }
 
@@ -35,15 +61,15 @@ static void note_fault(nacre_session* s, uint32_t thread, uint64_t step, uint32_
 static void copy_part(const nacre_session* s, const struct nacre_variant_view* v,
                       const struct nacre_command* c, uint32_t thread, uint32_t threads) {
   const uint32_t* operands = &v->operands[c->first_operand];
-  uint64_t size = (uint64_t)nacre_size_value(v->slots[operands[0]].size, s->nodes);
-  uint64_t from_size = (uint64_t)nacre_size_value(v->slots[operands[1]].size, s->nodes);
+  uint64_t size = (uint64_t)nacre_size_value(v->slots[operands[0]].size, s->planned);
+  uint64_t from_size = (uint64_t)nacre_size_value(v->slots[operands[1]].size, s->planned);
   if (from_size < size) size = from_size;
   uint64_t part = nacre_align_data(size / threads), first = part * thread;
   if (part == 0 && thread == 0) part = size;
   if (first >= size) return;
   if (part > size - first) part = size - first;
-  uint8_t* to = s->operands[c->first_operand];
-  const uint8_t* from = s->operands[c->first_operand + 1];
+  uint8_t* to = operand(s, v, c->first_operand);
+  const uint8_t* from = operand(s, v, c->first_operand + 1);
   if (to != from) memmove(to + first, from + first, (size_t)part);
 }
 
@@ -53,7 +79,7 @@ static int32_t bind_symbol(nacre_session* s, const struct nacre_variant_view* v,
   const struct nacre_entry_view* entry = &s->model->entries[s->entry].view;
   struct nacre_symbol_view symbol;
   int64_t value;
-  memcpy(&value, s->operands[c->first_operand], sizeof value);
+  memcpy(&value, operand(s, v, c->first_operand), sizeof value);
   s->symbols[c->target] = value;
   nacre_meta_symbol(s->model->container.meta, c->target, &symbol);
   if (value < symbol.min || value > symbol.max || value % symbol.multiple ||
@@ -81,9 +107,9 @@ static bool make_import_call(nacre_session* s, const struct nacre_variant_view* 
       if (size < 0 || __builtin_mul_overflow(bytes, (uint64_t)size, &bytes)) return false;
       s->import_shapes[i][d] = size;
     }
-    int64_t room = nacre_size_value(v->slots[slot].size, s->nodes);
+    int64_t room = nacre_size_value(v->slots[slot].size, s->planned);
     if (room < 0 || bytes > (uint64_t)room) return false;
-    s->import_tensors[i] = (nacre_tensor){s->operands[c->first_operand + i], s->import_shapes[i],
+    s->import_tensors[i] = (nacre_tensor){operand(s, v, c->first_operand + i), s->import_shapes[i],
                                           NULL, tensor.rank, tensor.dtype};
   }
   *call = (nacre_import_call){import.name,
@@ -127,8 +153,10 @@ static int32_t execute(nacre_session* s, const struct nacre_variant_view* v,
   if (c->kind == NACRE_COMMAND_check)
     return s->nodes[c->target] ? 0 : NACRE_DATA_ERROR(NACRE_DATA_ASSERT, 0);
   if (c->kind == NACRE_COMMAND_import) return call_import(s, v, c);
+  void** buffers = s->buffers + thread * nacre_buffers_apart(s->model);
+  for (uint32_t i = 0; i < c->operand_count; ++i) buffers[i] = operand(s, v, c->first_operand + i);
   struct nacre_kernel_args args = {
-      .buffers = s->operands + c->first_operand,
+      .buffers = buffers,
       .nodes = s->nodes,
       .scratch = s->arena ? s->arena + s->arena_used + thread * s->scratch_size : NULL,
       .thread = thread,
@@ -171,7 +199,7 @@ static void walk(void* context, uint32_t thread, uint32_t threads) {
       case NACRE_COMMAND_end:
         return;
       case NACRE_COMMAND_branch:
-        at = *(const uint8_t*)s->operands[c->first_operand] ? at + 1 : c->target;
+        at = *(const uint8_t*)operand(s, v, c->first_operand) ? at + 1 : c->target;
         break;
       case NACRE_COMMAND_jump:
         at = c->target;

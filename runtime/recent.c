@@ -2,11 +2,15 @@
 
 #include <string.h>
 
-// More than an entry usually has rows.
+// This file is compiled for speed, but for what runs once a session.
+#define NACRE_ONCE __attribute__((cold))
+
+// Places that one session has at most, more than an entry usually has rows; and, where rows are fewer, what all may take.
 static const uint32_t kPlaces = 16;
+static const uint64_t kBytes = 2048;
 
 // Numbers that say everything about an entry's inputs: rank and dtype, then the sizes, of each.
-static uint32_t most_numbers(const nacre_model* model) {
+static NACRE_ONCE uint32_t most_numbers(const nacre_model* model) {
   uint32_t most = 1;
   for (uint32_t i = 0; i < model->counts.entry_count; ++i) {
     uint32_t numbers = 1;
@@ -20,41 +24,51 @@ static uint32_t most_numbers(const nacre_model* model) {
   return most;
 }
 
-// With fixed shapes there are no more than the rows.
-static uint32_t places_for(const nacre_model* model) {
-  uint32_t rows = 0;
-  for (uint32_t i = 0; i < model->counts.entry_count; ++i)
-    rows += model->entries[i].view.variant_count;
-  return model->counts.symbol_count || rows > kPlaces ? kPlaces : rows;
+// Numbers of one place: its inputs' shapes, and what `enter` tells.
+static NACRE_ONCE uint64_t values_of(const nacre_model* model, uint32_t capacity) {
+  const struct nacre_model_limits* most = &model->limits;
+  return (uint64_t)capacity + model->counts.symbol_count +
+         (uint64_t)most->nodes * (most->binds ? 2 : 1) +
+         (uint64_t)most->outputs * (most->output_rank + 1) + most->inputs;
 }
 
-// The values of one place and those of the next lie side by side.
-void nacre_recent_lay_out(struct nacre_block* block, const nacre_model* model, nacre_session* s) {
-  const struct nacre_model_limits* most = &model->limits;
+// With fixed shapes there are no more than the rows.
+static NACRE_ONCE uint32_t places_for(const nacre_model* model, uint64_t bytes) {
+  uint32_t rows = 0, places = 0;
+  for (uint32_t i = 0; i < model->counts.entry_count; ++i)
+    rows += model->entries[i].view.variant_count;
+  if (model->counts.symbol_count) places = (uint32_t)(kBytes / bytes);
+  if (places < rows) places = rows;
+  return places < kPlaces ? places : kPlaces;
+}
+
+NACRE_ONCE void nacre_recent_lay_out(struct nacre_block* block, const nacre_model* model,
+                                     nacre_session* s) {
   struct nacre_recent* r = &s->recent;
   r->capacity = most_numbers(model);
-  r->count = places_for(model);
-  size_t all = r->count + 1u;  // the last one for what is not kept
+  r->value_count = values_of(model, r->capacity);
+  r->count = places_for(model, sizeof *r->hashes + sizeof *r->places + sizeof *r->values * r->value_count);
+  uint64_t all = r->count + 1u;  // the last one for what is not kept
   r->looked = nacre_block_take(block, r->capacity, sizeof *r->looked);
   r->hashes = nacre_block_take(block, all, sizeof *r->hashes);
   r->places = nacre_block_take(block, all, sizeof *r->places);
-  r->numbers = nacre_block_take(block, all * r->capacity, sizeof *r->numbers);
-  r->symbols = nacre_block_take(block, all * model->counts.symbol_count, sizeof *r->symbols);
-  r->nodes = nacre_block_take(block, all * most->nodes, sizeof *r->nodes);
-  r->output_shapes = nacre_block_take(block, all * most->outputs, sizeof *r->output_shapes);
-  r->output_sizes = nacre_block_take(block, all * most->outputs, sizeof *r->output_sizes);
-  r->input_sizes = nacre_block_take(block, all * most->inputs, sizeof *r->input_sizes);
+  r->values = nacre_block_take(block, all * r->value_count, sizeof *r->values);
+}
+
+static int64_t* values_at(const struct nacre_recent* r, uint32_t place) {
+  return r->values + place * (size_t)r->value_count;
 }
 
 static void enter(nacre_session* s, uint32_t place) {
   const struct nacre_model_limits* most = &s->model->limits;
   struct nacre_recent* r = &s->recent;
   r->at = place;
-  s->symbols = r->symbols + (size_t)place * s->model->counts.symbol_count;
-  s->nodes = r->nodes + (size_t)place * most->nodes;
-  s->output_shapes = r->output_shapes + (size_t)place * most->outputs;
-  s->output_sizes = r->output_sizes + (size_t)place * most->outputs;
-  s->input_sizes = r->input_sizes + (size_t)place * most->inputs;
+  s->symbols = values_at(r, place) + r->capacity;
+  s->nodes = s->symbols + s->model->counts.symbol_count;
+  s->planned = most->binds ? s->nodes + most->nodes : s->nodes;
+  s->output_shapes = s->planned + most->nodes;
+  s->output_sizes = s->output_shapes + (size_t)most->outputs * most->output_rank;
+  s->input_sizes = s->output_sizes + most->outputs;
 }
 
 // What tells the call's shapes from others, in `looked`; false for what is not kept.
@@ -90,7 +104,7 @@ bool nacre_recent_find(nacre_session* s, uint32_t entry, const nacre_tensor* inp
   // From where the session is: shapes often stay the same, or come in turn.
   for (uint32_t i = 0, place = r->at; i <= r->count; ++i, place = place < r->count ? place + 1 : 0) {
     if (r->hashes[place] != r->hash ||
-        memcmp(r->numbers + (size_t)place * r->capacity, r->looked, r->size))
+        memcmp(values_at(r, place), r->looked, r->size))
       continue;
     if (place == r->at && s->bound) return true;
     enter(s, place);
@@ -128,7 +142,7 @@ void nacre_recent_keep(nacre_session* s) {
   if (!r->hash) return;
   r->hashes[r->at] = r->hash;
   r->places[r->at] = (struct nacre_recent_place){s->variant, s->arena_used, s->scratch_size};
-  memcpy(r->numbers + (size_t)r->at * r->capacity, r->looked, r->size);
+  memcpy(values_at(r, r->at), r->looked, r->size);
 }
 
 void nacre_recent_leave(nacre_session* s) {

@@ -37,10 +37,12 @@ static void lay_out(struct nacre_block* block, const nacre_model* model,
   nacre_session* s = nacre_block_take(block, 1, sizeof *s);
   *session = s;
   if (!s) s = &unused;
+  nacre_block_align(block);
   s->team = nacre_block_take(block, 1, nacre_team_size_bytes(thread_count(options)));
+  nacre_block_align(block);
+  s->buffers = nacre_block_take(block, thread_count(options) * nacre_buffers_apart(model),
+                                sizeof *s->buffers);
   s->tried_symbols = nacre_block_take(block, model->counts.symbol_count, sizeof *s->tried_symbols);
-  s->slots = nacre_block_take(block, most->slots, sizeof *s->slots);
-  s->operands = nacre_block_take(block, most->operands, sizeof *s->operands);
   s->dense = nacre_block_take(block, most->inputs, sizeof *s->dense);
   s->staged = nacre_block_take(block, most->inputs, sizeof *s->staged);
   s->stage_offsets = nacre_block_take(block, most->inputs, sizeof *s->stage_offsets);
@@ -50,12 +52,13 @@ static void lay_out(struct nacre_block* block, const nacre_model* model,
   s->shape_capacity = shape_capacity(options);
   s->shape_counts = nacre_block_take(block, s->shape_capacity, sizeof *s->shape_counts);
   s->shape_symbols = nacre_block_take(
-      block, (size_t)s->shape_capacity * model->counts.symbol_count, sizeof *s->shape_symbols);
+      block, (uint64_t)s->shape_capacity * model->counts.symbol_count, sizeof *s->shape_symbols);
   s->input_data = nacre_block_take(block, most->inputs, sizeof *s->input_data);
   s->output_data = nacre_block_take(block, most->outputs, sizeof *s->output_data);
   s->faults = nacre_block_take(block, thread_count(options), sizeof *s->faults);
   s->profile =
       options->profile ? nacre_block_take(block, most->commands, sizeof *s->profile) : NULL;
+  nacre_block_align(block);
 }
 
 // A row for inputs that overlap: what lies between them is part of its arena, and no common case.
@@ -106,8 +109,9 @@ size_t nacre_session_size_bytes(const nacre_model* model, const nacre_session_op
   if (!model) return 0;
   if (!options) options = &kDefaults;
   lay_out(&block, model, options, &unused);
-  size_t fixed = block.used + (size_t)model->state_bytes, arena = first_arena(model, options);
-  return arena > SIZE_MAX - fixed ? SIZE_MAX : fixed + arena;
+  uint64_t fixed = block.used + model->state_bytes;
+  size_t arena = first_arena(model, options);
+  return fixed > SIZE_MAX || arena > SIZE_MAX - fixed ? SIZE_MAX : (size_t)fixed + arena;
 }
 
 nacre_status nacre_session_make(const nacre_model* model, const nacre_session_options* options,
@@ -129,19 +133,19 @@ nacre_status nacre_session_make(const nacre_model* model, const nacre_session_op
   struct nacre_block count = {NULL, 0}, block = {memory, 0};
   nacre_session* s;
   lay_out(&count, model, options, &s);
-  memset(memory, 0, count.used);
+  memset(memory, 0, (size_t)count.used);
   lay_out(&block, model, options, &s);
   s->model = model;
   nacre_recent_leave(s);
   s->threads = thread_count(options);
   s->fixed_memory = options->fixed_memory || !own;
   s->owns_memory = own;
-  s->own_bytes = block.used;
+  s->own_bytes = (size_t)block.used;
   s->profiled_variant = NACRE_NONE;
-  s->state = (uint8_t*)memory + block.used;
+  s->state = (uint8_t*)memory + s->own_bytes;
   s->arena = s->state + model->state_bytes;
   // Whatever else the caller gave is good for larger shapes.
-  s->arena_size = (size_bytes - block.used - (size_t)model->state_bytes) / 64 * 64;
+  s->arena_size = (size_bytes - s->own_bytes - (size_t)model->state_bytes) / 64 * 64;
   memset(s->state, 0, (size_t)model->state_bytes);
   nacre_session_reset(s);
   nacre_status status = nacre_team_start(s->team, s->threads, options->executor);
@@ -169,12 +173,18 @@ struct nacre_text nacre_session_say(nacre_session* session) {
 
 const char* nacre_session_message(const nacre_session* session) { return session->message; }
 
+// What the bound shapes need of the arena.
+static uint64_t needed_arena(const nacre_session* s) {
+  return s->arena_used + (uint64_t)s->threads * s->scratch_size + s->staged_size;
+}
+
 // An arena for the bound shapes. Nothing in it outlives a call, so that a new one need not have the
 // old one's contents.
 static nacre_status ensure_arena(nacre_session* s) {
-  size_t needed = s->arena_used + s->threads * s->scratch_size + s->staged_size;
+  uint64_t needed = needed_arena(s);
   if (needed <= s->arena_size) return NACRE_OK;
-  uint8_t* arena = s->fixed_memory ? NULL : nacre_os_allocate(needed);
+  bool possible = !s->fixed_memory && needed <= SIZE_MAX;
+  uint8_t* arena = possible ? nacre_os_allocate((size_t)needed) : NULL;
   if (!arena) {
     struct nacre_text text = nacre_session_say(s);
     nacre_text_add(&text,
@@ -186,7 +196,7 @@ static nacre_status ensure_arena(nacre_session* s) {
   }
   if (s->owns_arena) nacre_os_free(s->arena);
   s->arena = arena;
-  s->arena_size = needed;
+  s->arena_size = (size_t)needed;
   s->owns_arena = true;
   return NACRE_OK;
 }
@@ -196,7 +206,7 @@ nacre_status nacre_session_prepare(nacre_session* session, uint32_t entry,
   if (!session) return NACRE_BAD_ARGUMENT;
   bool changed = false;
   nacre_status status = nacre_bind(session, entry, inputs, input_count, &changed);
-  // Addresses are left to the run; it must not take those of other shapes for valid.
+  // Whether addresses will do is left to the run; it must not take those of other shapes for valid.
   if (changed || status) session->addresses_valid = false;
   return status;
 }
@@ -216,7 +226,7 @@ static bool same_addresses(const nacre_session* s, const nacre_tensor* inputs, u
   for (uint32_t i = 0; i < input_count; ++i)
     if (s->input_data[i] != inputs[i].data) return false;
   for (uint32_t i = 0; i < output_count; ++i)
-    if (s->output_data[i] != outputs[i].data || outputs[i].size_bytes < s->output_sizes[i])
+    if (s->output_data[i] != outputs[i].data || outputs[i].size_bytes < (size_t)s->output_sizes[i])
       return false;
   return true;
 }
@@ -253,13 +263,13 @@ nacre_status nacre_run(nacre_session* s, uint32_t entry, const nacre_tensor* inp
 const int64_t* nacre_output_shape(const nacre_session* session, uint32_t output) {
   if (!session->bound || output >= session->model->entries[session->entry].view.output_count)
     return NULL;
-  return session->output_shapes[output];
+  return nacre_session_output_shape(session, output);
 }
 
 size_t nacre_output_size_bytes(const nacre_session* session, uint32_t output) {
   if (!session->bound || output >= session->model->entries[session->entry].view.output_count)
     return 0;
-  return session->output_sizes[output];
+  return (size_t)session->output_sizes[output];
 }
 
 uint32_t nacre_session_variant(const nacre_session* session) {
@@ -272,9 +282,7 @@ void nacre_session_memory(const nacre_session* session, nacre_memory_info* info)
   info->state_bytes = (size_t)session->model->state_bytes;
   info->arena_bytes = session->arena_size;
   info->used_bytes =
-      session->bound ? session->arena_used + session->threads * session->scratch_size +
-                           session->staged_size
-                     : 0;
+      session->bound ? (size_t)needed_arena(session) : 0;
 }
 
 nacre_status nacre_profile(const nacre_session* session, uint32_t command,

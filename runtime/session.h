@@ -34,9 +34,8 @@ struct nacre_recent {
   // By place.
   uint64_t* hashes;
   struct nacre_recent_place* places;
-  int64_t *numbers, *symbols, *nodes;
-  int64_t (*output_shapes)[NACRE_MAX_RANK];
-  size_t *output_sizes, *input_sizes;
+  int64_t* values;  // `value_count` of each
+  uint64_t value_count;
 };
 
 // Calls with one set of symbol values.
@@ -56,27 +55,27 @@ struct nacre_session {
   // What the last successful preparation chose. `bound` says whether there was one, and the values
   // below are of it.
   bool bound;
-  bool addresses_valid;  // slots and operands are of the bound shapes, input_data and output_data
+  bool addresses_valid;  // input_data and output_data are good for the bound shapes
   uint32_t entry;
   uint32_t variant;  // in the model's list
   int64_t* symbols;
   int64_t* tried_symbols;
   int64_t* nodes;
-  void** slots;  // addresses, by slot
-  void**
-      operands;  // the same in the order of the variant's operands, which is what kernels receive
-  int64_t (*output_shapes)[NACRE_MAX_RANK];
-  size_t* output_sizes;
-  size_t* input_sizes;
+  // Their values before the run, from which memory is planned: sizes and offsets of slots. What a run
+  // finds out changes `nodes` alone.
+  int64_t* planned;
+  int64_t* output_shapes;  // nacre_session_output_shape
+  int64_t* output_sizes;  // bytes
+  int64_t* input_sizes;
   bool* dense;        // by input: contiguous
   bool all_dense;
   bool* staged;       // by input: copied, since the variant does not read it as it lies
-  size_t* stage_offsets;
-  size_t staged_size;
+  uint64_t* stage_offsets;
+  uint64_t staged_size;
   struct nacre_recent recent;
   nacre_tensor* import_tensors;  // of the import that runs
   int64_t (*import_shapes)[NACRE_MAX_RANK];
-  void** input_data;  // that slots and operands are made from
+  void** input_data;
   void** output_data;
   size_t arena_used;
   size_t scratch_size;  // of a thread
@@ -86,7 +85,8 @@ struct nacre_session {
   size_t arena_size;
   bool owns_arena;
 
-  // Of the running call.
+  // Of the running call. Addresses are found when a command runs, not kept for each: they are many.
+  void** buffers;  // by thread, nacre_buffers_apart: what the kernel that it runs receives
   atomic_ullong first_fault;   // the least step at which a thread found an error; ULLONG_MAX: none
   struct nacre_fault* faults;  // by thread
 
@@ -100,7 +100,7 @@ struct nacre_session {
   struct nacre_shape_count* shape_counts;
   int64_t* shape_symbols;
 
-  char message[1024];
+  char message[768];
 };
 
 // The variant of the entry that accepts the inputs (its number in the model's list), or NACRE_NONE.
@@ -117,7 +117,7 @@ nacre_status nacre_bind(nacre_session* session, uint32_t entry, const nacre_tens
                         uint32_t input_count, bool* changed);
 // The shapes of outputs whose sizes depend on data, after a run.
 void nacre_bind_true_shapes(nacre_session* session);
-// Addresses of all buffers, after nacre_bind and with an arena that is large enough.
+// Looks at the caller's addresses, and keeps them, after nacre_bind.
 nacre_status nacre_bind_addresses(nacre_session* session, const nacre_tensor* inputs,
                                   const nacre_buffer* outputs);
 
@@ -127,6 +127,16 @@ nacre_status nacre_program_run(nacre_session* session);
 
 // Starts the session's message anew; the text goes on where it ends.
 struct nacre_text nacre_session_say(nacre_session* session);
+
+// No two threads write into the same cache line.
+static inline size_t nacre_buffers_apart(const nacre_model* model) {
+  const size_t line = 64 / sizeof(void*);
+  return (model->limits.command_operands + line - 1) / line * line;
+}
+
+static inline int64_t* nacre_session_output_shape(const nacre_session* session, uint32_t output) {
+  return session->output_shapes + (size_t)output * session->model->limits.output_rank;
+}
 
 // The bound variant.
 static inline const struct nacre_variant_view* nacre_session_view(const nacre_session* session) {

@@ -26,7 +26,7 @@ nacre_status nacre_stage_plan(nacre_session* s, const nacre_tensor* inputs) {
       return NACRE_BAD_ARGUMENT;
     }
     s->stage_offsets[i] = s->staged_size;
-    s->staged_size += (s->input_sizes[i] + 63) / 64 * 64;
+    s->staged_size += nacre_align_data((uint64_t)s->input_sizes[i]);
   }
   return NACRE_OK;
 }
@@ -87,8 +87,8 @@ static void copy_all(nacre_session* s, const nacre_tensor* inputs, bool in) {
     if (!s->dense[i])
       copy_tensor(&inputs[i], copy, in);
     else if (s->input_sizes[i])
-      memcpy(in ? copy : own, in ? own : copy, s->input_sizes[i]);
-    s->stage_profile.bytes += 2 * (int64_t)s->input_sizes[i];
+      memcpy(in ? copy : own, in ? own : copy, (size_t)s->input_sizes[i]);
+    s->stage_profile.bytes += 2 * s->input_sizes[i];
   }
   if (s->profile) s->stage_profile.time_ns += nacre_os_now_ns() - start;
 }

@@ -19,6 +19,8 @@ fmt::Artifact parts() {
   const uint16_t machine = 62;
 #elif defined(__aarch64__)
   const uint16_t machine = 183;
+#elif defined(__arm__)
+  const uint16_t machine = 40;
 #else
   const uint16_t machine = 243;
 #endif

@@ -277,6 +277,34 @@ TEST(Program, BindsASymbolToWhatTheDataSay) {
   }
 }
 
+// Memory is planned before the run. A hostile artifact whose slots grow with what the data say gets no more of it.
+TEST(Program, KeepsSlotsWhereTheyWerePlanned) {
+  fmt::Artifact a = bound_artifact();
+  fmt::Variant& v = a.entries[0].variants[0];
+  // Node 2 is 4*u0: 4 before the run, then 32, as size and as offset.
+  v.slots = {slot(NACRE_SLOT_INPUT, 0, {}, bytes(8)), slot(NACRE_SLOT_WEIGHT, 0, {}, bytes(128)),
+             slot(NACRE_SLOT_OUTPUT, 0, Size::node(2), Size::node(2))};
+  a.entries[0].outputs[0].bounds.clear();
+  a.entries[0].outputs[0].dims = {Size::constant(2), Size::constant(1)};
+  fmt::Command copy;
+  copy.kind = NACRE_COMMAND_copy;
+  copy.operands = {2, 1};
+  copy.flags = NACRE_COMMAND_BARRIER;
+  v.commands = {v.commands[0], copy, end()};
+  Opened opened(a);
+  std::vector<int64_t> n = {8};
+  std::vector<float> y(32, -1.0f);
+  const std::vector<int64_t> shape = {1};
+  const nacre_tensor in = tensor(n.data(), shape, NACRE_i64);
+  const nacre_buffer out = {y.data(), 8};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(nacre_run(opened.session, 0, &in, 1, &out, 1), NACRE_OK) << opened.message();
+    EXPECT_EQ(y[0], -1.0f);
+    EXPECT_EQ(y[1], 1.0f);
+    for (std::size_t j = 2; j < y.size(); ++j) ASSERT_EQ(y[j], -1.0f);
+  }
+}
+
 TEST(Program, SaysWhatASymbolMustBe) {
   for (const uint32_t threads_used : {1u, 3u}) {
     Opened opened(bound_artifact(), threads(threads_used));

@@ -70,6 +70,37 @@ fmt::Artifact unlimited() {
   return a;
 }
 
+// What the runtime itself takes beside arena, scratch and state, printed beside what was recorded (with addresses of 64 bits
+// and one thread). Fixed shapes: the same for a program of one call and one of many.
+TEST(Session, IsSmallWhateverTheProgram) {
+  for (const std::size_t calls : {1, 500}) {
+    fmt::Artifact a = scale_artifact();
+    fmt::Variant& v = a.entries[0].variants[0];
+    v.guards = typed(0, NACRE_f32, 2);
+    v.guards.push_back({NACRE_GUARD_equal, 0, 0, 0, 4, 0});
+    v.guards.push_back({NACRE_GUARD_equal, 0, 1, 0, 4, 0});
+    a.symbols.clear();
+    a.entries[0].inputs[0].dims = a.entries[0].outputs[0].dims = {Size::constant(4), Size::constant(4)};
+    a.entries[0].nodes = constant_count(16);
+    v.nodes.clear();
+    v.slots = {slot(NACRE_SLOT_INPUT, 0, {}, Size::constant(64)), slot(NACRE_SLOT_OUTPUT, 0, {}, Size::constant(64))};
+    v.arena_size = Size::constant(64);
+    v.commands.assign(calls, call(kScale, {0, 1}));
+    v.commands.push_back(end());
+    const Opened opened(a);
+    nacre_memory_info info;
+    nacre_session_memory(opened.session, &info);
+    std::printf("a session, %zu commands: %zu bytes beside its arena, recorded %d\n", calls, info.session_bytes, 1856);
+    EXPECT_LE(info.session_bytes, 2048u);
+  }
+  // Sizes that are known at the call alone: values of expressions, and recent shapes in at most 2 KiB.
+  const Opened opened(scale_artifact());
+  nacre_memory_info info;
+  nacre_session_memory(opened.session, &info);
+  std::printf("a session with dynamic shapes: %zu bytes beside its arena, recorded %d\n", info.session_bytes, 3648);
+  EXPECT_LE(info.session_bytes, 4096u);
+}
+
 #ifdef NACRE_COUNTS_ALLOCATIONS
 TEST(Session, DoesNotAllocateDuringRuns) {
   for (const uint32_t threads : {1u, 2u}) {
