@@ -2,7 +2,7 @@
 # Installs what is missing, builds, and runs every test. A second call only builds what changed.
 #
 #   bash tests/run.sh [--all] [STEP ...]      steps: unit golden models targets zoo random operators command sanitize fuzz
-#                                             default: all but operators; --all: all
+#                                             default: all
 #
 # unit      what ctest knows: unit, differential and size tests
 # golden    textual IR through the stages (tests/golden)
@@ -14,8 +14,7 @@
 # zoo       a few whole models of torchvision, timm and transformers, compiled and run; --all: the 90 of tests/models/whole_models.txt,
 #           and what ../shared/conformance/zoo_models.txt names besides where it lies there
 # random    random programs beside PyTorch (tests/operators/random_graphs.py): a fixed sample, or for NACRE_RANDOM_SECONDS from NACRE_RANDOM_SEED (1)
-# operators a fixed sample of PyTorch's own operator database (tests/operators); --all: three cases an operator and dtype. A plain
-#           run leaves it out: of its dtypes only float32, int64 and bool were gone through as a whole
+# operators a fixed sample of PyTorch's own operator database (tests/operators); --all: three cases an operator and dtype
 # command   the nacre command on damaged and missing files, full disks, wrong shapes (tests/command)
 # sanitize  the tests of formats/ and runtime/ with AddressSanitizer and UndefinedBehaviorSanitizer, and with ThreadSanitizer
 # fuzz      the artifact verifier under libFuzzer for NACRE_FUZZ_SECONDS (60), from NACRE_FUZZ_SEED (1; 0: another each time)
@@ -33,8 +32,7 @@ if [ "${1:-}" = --all ]; then
   shift
 fi
 if [ $# -eq 0 ]; then
-  set -- unit golden models targets zoo random command sanitize fuzz
-  [ ${#everything[@]} -eq 0 ] || set -- unit golden models targets zoo random operators command sanitize fuzz
+  set -- unit golden models targets zoo random operators command sanitize fuzz
 fi
 
 passed=0
