@@ -95,8 +95,9 @@ const std::map<std::string, Pointwise>& pointwise_table() {
       BINARY(remainder),
       BINARY(pow),
       BINARY(atan2),
-      BINARY(maximum),
-      BINARY(minimum),
+      // at::maximum takes one zero or the other, by whether a vector holds the element.
+      AS(maximum, at::where((x[1] > x[0]).logical_or_(x[1].isnan()), x[1], x[0])),
+      AS(minimum, at::where((x[1] < x[0]).logical_or_(x[1].isnan()), x[1], x[0])),
       BINARY(fmax),
       BINARY(fmin),
       BINARY(copysign),
