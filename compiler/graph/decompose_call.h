@@ -206,6 +206,8 @@ Tensor log_softmax(const Tensor& x, int64_t dim);
 Tensor lgamma(const Tensor& x);
 Tensor bessel_i0(const Tensor& x, bool scaled);  // scaled: times exp(-|x|)
 Tensor inverse_matrix(const Tensor& a);  // of the last two dims, in float64
+// Along two dims: that of `name`, or of `order` where there is none. Those that need singular values are refused.
+Tensor matrix_norm(Call& c, const Tensor& x, const std::string& name, double order, Dims dims, bool keep);
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);  // bias may be absent
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                  bool is_causal, std::optional<double> scale, bool enable_gqa);

@@ -2,6 +2,9 @@
 // elimination loses is then far below the precision of float32.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string>
+#include <variant>
 
 #include "compiler/graph/decompose_call.h"
 #include "compiler/support/error.h"
@@ -154,6 +157,20 @@ Results invert(Call& c) {
   Tensor y = cast(solve_factored(f, eye_like(f.lu, f.lu.size(-1))), c.output_dtype());
   if (c.outputs() == 1) return y;
   return {y, singular_info(f.lu)};
+}
+
+// Infinite without an inverse, and where it is no number.
+Results condition_number(Call& c) {
+  const Argument* p = c.node().find("p");
+  const bool named = p && std::holds_alternative<std::string>(*p);
+  if (!named && !c.has("p")) c.unsupported("this norm needs singular values");
+  Tensor a = wide(c.self());
+  if (a.size(-1).is(0)) return full(c.builder(), c.output_shape(), 0, c.output_dtype());
+  Lu f = factored(a);
+  auto norm = [&](const Tensor& x) { return matrix_norm(c, x, named ? c.text("p", "") : "", named ? 0 : c.real("p"), {-2, -1}, false); };
+  Tensor product = norm(a) * norm(solve_factored(f, eye_like(a, a.size(-1))));
+  Tensor infinite = full_like(product, std::numeric_limits<double>::infinity());
+  return cast(where(eq(singular_info(f.lu), 0) & eq(product, product), product, infinite), c.output_dtype());
 }
 
 // A right-hand side that is one vector for each matrix.
@@ -345,6 +362,8 @@ constexpr Decomposition kTable[] = {
     {"inverse.default", invert},
     {"linalg_inv.default", invert},
     {"linalg_inv_ex.default", invert},
+    {"linalg_cond.default", condition_number},
+    {"linalg_cond.p_str", condition_number},
     {"linalg_solve.default", solve_system},
     {"linalg_solve_ex.default", solve_system},
     {"_linalg_solve_ex.default", solve_system},

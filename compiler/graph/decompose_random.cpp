@@ -123,8 +123,10 @@ Results bernoulli(Call& c) {
 }
 
 Results exponential(Call& c) {
-  const nacre_dtype dtype = c.output_dtype(), wide = compute_type(dtype);
-  return cast(log(-Draws(c).unit(c.output_shape(), wide) + 1) * (-1.0 / c.real("lambd", 1.0)), dtype);
+  const nacre_dtype dtype = c.output_dtype();
+  // Never 0, so that one may divide by it and take its logarithm.
+  Tensor y = maximum(-log(-Draws(c).unit(c.output_shape(), NACRE_f64) + 1), epsilon(dtype) / 2);
+  return cast(y * (1.0 / c.real("lambd", 1.0)), dtype);
 }
 
 Results geometric(Call& c) {

@@ -163,20 +163,6 @@ Results norm(Call& c) {
   return cast(vector_norm(wide, order, reduced_dims(c, x), keepdim(c)), dtype);
 }
 
-Tensor matrix_norm(Call& c, const Tensor& x, const std::string& name, double order, Dims dims,
-                   bool keep) {
-  if (name == "fro") return vector_norm(x, 2, dims, keep);
-  if (!name.empty()) c.unsupported("the norm " + name + " needs singular values");
-  if (std::abs(order) != 1 && std::abs(order) != kInfinity)
-    c.unsupported("this norm needs singular values");
-  int64_t rank = x.rank();
-  int64_t rows = normalized_dim(dims.at(0), rank), columns = normalized_dim(dims.at(1), rank);
-  if (std::abs(order) == kInfinity) std::swap(rows, columns);
-  Tensor sums = sum(abs(x), {rows}, true);
-  Tensor y = order > 0 ? maximum(amax(sums, {columns}, true), 0) : amin(sums, {columns}, true);  // 0 of nothing
-  return keep ? y : squeeze(y, {rows, columns});
-}
-
 Results matrix_norm(Call& c) {
   Tensor x = cast(c.self(), compute_type(c.output_dtype()));
   Dims dims = c.integers("dim");
@@ -533,6 +519,20 @@ constexpr Decomposition kTable[] = {
 };
 
 }  // namespace
+
+Tensor matrix_norm(Call& c, const Tensor& x, const std::string& name, double order, Dims dims,
+                   bool keep) {
+  if (name == "fro") return vector_norm(x, 2, dims, keep);
+  if (!name.empty()) c.unsupported("the norm " + name + " needs singular values");
+  if (std::abs(order) != 1 && std::abs(order) != kInfinity)
+    c.unsupported("this norm needs singular values");
+  int64_t rank = x.rank();
+  int64_t rows = normalized_dim(dims.at(0), rank), columns = normalized_dim(dims.at(1), rank);
+  if (std::abs(order) == kInfinity) std::swap(rows, columns);
+  Tensor sums = sum(abs(x), {rows}, true);
+  Tensor y = order > 0 ? maximum(amax(sums, {columns}, true), 0) : amin(sums, {columns}, true);  // 0 of nothing
+  return keep ? y : squeeze(y, {rows, columns});
+}
 
 Decompositions reduction_decompositions() { return kTable; }
 

@@ -121,6 +121,20 @@ def algebra():
     return Algebra(), sets, ({0: batch, 1: n, 2: n}, {0: batch, 1: n})
 
 
+class Conditions(nn.Module):
+    """Condition numbers by norms that need no singular values; without an inverse they are infinite."""
+
+    def forward(self, a):
+        return tuple(torch.linalg.cond(m, p) for m in (a, a[:, :0, :0]) for p in (1, -1, float("inf"), -float("inf"), "fro"))
+
+
+def conditions():
+    a = noise(4, 5, 5)
+    a[1, 2] = a[1, 3] = 0
+    a[2, 1, 1] = float("nan")
+    return Conditions(), {"set_0": [(a,)]}, None
+
+
 class Grouped(nn.Module):
     """Products by groups: rows in groups (one of them empty), and a batch."""
 
@@ -141,7 +155,7 @@ def grouped():
 
 class Edges(nn.Module):
     """Numbers at the ends of their types: floor division with the signs of its zeros, the next number, Bessel functions that
-    overflow, choices between numbers of 16 bits."""
+    overflow, choices between numbers of 16 bits, zeros that ReLU and limits leave as they are, quantiles far out."""
 
     reads_bits = True
 
@@ -155,7 +169,8 @@ class Edges(nn.Module):
                         torch.nextafter(a, b).nan_to_num(5.0).view(bits), torch.special.i0(a),
                         torch.where(a < 0, a, 0.0).view(bits), torch.where(a > 1, a, 1.0).view(bits)]
             if a.dtype in (torch.float32, torch.float64):
-                results.append(torch.special.i1(a))
+                results += [torch.special.i1(a), torch.special.ndtri(a.abs()), 1 / torch.relu(a).nan_to_num(5.0),
+                            1 / a.clamp(-1.0, 0.0).nan_to_num(5.0)]
         return tuple(results)
 
 
@@ -241,5 +256,5 @@ def nothing():
     return Nothing(), {"set_0": [(noise(0, 3),)]}, None
 
 
-CASES = {"complex_numbers": complex_numbers, "bits": bits, "spectra": spectra, "any_length": any_length, "algebra": algebra,
+CASES = {"complex_numbers": complex_numbers, "bits": bits, "spectra": spectra, "any_length": any_length, "algebra": algebra, "conditions": conditions,
          "grouped": grouped, "edges": edges, "halves": halves, "pooling": pooling, "sees_nothing": sees_nothing, "nothing": nothing}
