@@ -160,8 +160,8 @@ class Decomposer {
       GraphOutput mine = output;
       if (auto* v = std::get_if<ValueRef>(&mine.value); v && v->id != kNoValue) {
         const Value& value = in_[v->id];
-        if (mapped_[static_cast<size_t>(v->id)] != kNoValue)
-          v->id = mapped_[static_cast<size_t>(v->id)];
+        if (const ValueId id = mapped_[static_cast<size_t>(v->id)]; id != kNoValue)
+          v->id = value.kind == ValueKind::floating ? builder_.cast(id, NACRE_f32) : id;  // as torch.tensor makes of it
         else if (value.kind == ValueKind::integer)
           mine.value = value.expr;
         else

@@ -9,13 +9,13 @@ from case import case, ramp
 
 @case((ramp(4, 3, start=-1),), (ramp(4, 3, start=-7.5),), (torch.zeros(4, 3),))
 class floats(nn.Module):
-    """A float is a number: it promotes no tensor of floats, and is rounded once."""
+    """A float is a number: it promotes no tensor of floats, and is rounded once; among the results it is what torch.tensor gives."""
 
     def forward(self, x):
         a, b = x.sum().item(), x.max().item()
         return (x * a, torch.full((3,), a * 2 + b), x + (a - b / 3), torch.tensor(a), x.clamp(b - 1, b), x.to(torch.float64) * a,
                 x.to(torch.int64) + a, x.masked_fill(x > 0, b), torch.add(x, x, alpha=a), torch.where(x > 0, a, b),
-                x.new_full((2,), -a), x.pow(2.0) - a)
+                x.new_full((2,), -a), x.pow(2.0) - a, a, b / 3, 0.1)
 
 
 @case((ramp(4, 3, start=-1),), (ramp(4, 3, start=-7.5),), (ramp(4, 3, start=1.6),))
