@@ -232,10 +232,10 @@ std::vector<ValueId> Functionalizer::emit_view(const Node& node) {
     return {emitter_.emit_one("aten.reshape.default",
                               {{"self", ValueRef{read(parent)}}, {"shape", v.shape}}, v)};
   }
-  std::string op = node.op;
-  if (is_metadata_write(op))
-    op.erase(op.find('.', op.find('.') + 1) - 1, 1);  // `unsqueeze_` -> `unsqueeze`
-  return copy_node(node, std::move(op));
+  if (!is_metadata_write(node.op)) return copy_node(node, node.op);
+  const auto variant = functional_variant(node.op);  // of `transpose_`: `transpose.int`
+  check(variant.has_value(), "{} has no form that leaves its argument as it is", node.op);
+  return copy_node(node, variant->op);
 }
 
 // The node as it is, reading the current contents of its arguments.

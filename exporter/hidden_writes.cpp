@@ -83,6 +83,48 @@ void expand_instance_norm(const Node& node, Graph& graph, std::vector<Node>& nod
   nodes.push_back(std::move(last));
 }
 
+// A view of the diagonal, which is filled. Wrapped, that of a tall matrix goes on below a row that is left out; with more dims than
+// two, which are of one size, it has one element for each.
+void expand_fill_diagonal(const Node& node, Graph& graph, std::vector<Node>& nodes) {
+  auto make = [&](std::string op, std::vector<std::pair<std::string, Argument>> args, std::vector<ValueId> outputs) {
+    Node made;
+    made.op = std::move(op);
+    made.args = std::move(args);
+    made.outputs = std::move(outputs);
+    made.where = node.where;
+    nodes.push_back(std::move(made));
+  };
+  const ValueRef self{first_tensor(node)};
+  const Value matrix = graph[self.id];
+  const std::vector<Expr>& shape = matrix.shape;
+  std::vector<Expr> strides = matrix.strides;
+  if (strides.empty()) {
+    strides.assign(shape.size(), Expr(1));
+    for (size_t d = shape.size() - 1; d-- > 0;) strides[d] = strides[d + 1] * shape[d + 1];
+  }
+  Expr step = 0;  // from one element of the diagonal to the next
+  for (const Expr& stride : strides) step += stride;
+  auto fill = [&](const Expr& count, const Expr& offset) {
+    Value diagonal = matrix;
+    diagonal.name += "_diagonal";
+    diagonal.shape = {count};
+    diagonal.strides = {step};
+    diagonal.offset = offset;
+    const ValueId view = graph.add_value(diagonal), filled = graph.add_value(diagonal);
+    if (shape.size() == 2 && offset == matrix.offset)
+      make("aten.diagonal.default", {{"self", self}}, {view});
+    else
+      make("aten.as_strided.default",
+           {{"self", self}, {"size", diagonal.shape}, {"stride", diagonal.strides}, {"storage_offset", offset}}, {view});
+    make("aten.fill_.Scalar", {{"self", ValueRef{view}}, {"value", *node.find("fill_value")}}, {filled});
+  };
+  const Expr rows = shape[0], columns = shape[1], size = min(rows, columns);
+  fill(size, matrix.offset);
+  if (true_argument(node, "wrap") && shape.size() == 2 && (rows - columns - 1).constant().value_or(0) > 0)
+    fill(floordiv(rows * columns + columns, columns + 1) - size, matrix.offset + strides[0] * (columns + 1));
+  make("aten.alias.default", {{"self", self}}, node.outputs);
+}
+
 }  // namespace
 
 Graph with_visible_writes(Graph graph) {
@@ -92,6 +134,10 @@ Graph with_visible_writes(Graph graph) {
     bool statistics = has_value(node, "running_mean") && has_value(node, "running_var");
     if (name == "instance_norm" && true_argument(node, "use_input_stats") && statistics) {
       expand_instance_norm(node, graph, nodes);
+      continue;
+    }
+    if (name == "fill_diagonal_") {
+      expand_fill_diagonal(node, graph, nodes);
       continue;
     }
     if (one_of(name,

@@ -115,3 +115,17 @@ class recurrent_types(nn.Module):
         start = x.new_zeros(2, x.shape[1], 2)
         return (*(network(x.to(network.weight_hh_l0.dtype)) for network in self.networks),
                 torch.gru(x, start, weights, True, 1, 0.0, False, True, False))
+
+
+# ---------------------------------------------------------------- written in place
+
+@case((noise(9, 6), noise(3, 3, 3)))
+class diagonals(nn.Module):
+    """Filled in a matrix, in a part of one, in one that is transposed in place, in a cube, and wrapped around."""
+
+    def forward(self, x, cube):
+        part = x * 1
+        part.t()[1:4].fill_diagonal_(7).mul_(2)
+        turned = x * 2
+        turned.transpose_(0, 1).swapaxes_(0, 1)[1:].t_().fill_diagonal_(-1)
+        return x.clone().fill_diagonal_(0.5), part, turned, cube.clone().fill_diagonal_(3), (x * 3)[:, :2].fill_diagonal_(4, wrap=True)
