@@ -83,7 +83,8 @@ int inspect(const InspectOptions& options) {
          options.model, reason);
   if (options.show_memory || !options.html.empty()) {
     const formats::Artifact artifact = formats::read_artifact(container);
-    const auto pictures = pictures_of(artifact, sizes_of(options, artifact));
+    const SymbolSizes sizes = sizes_of(options, artifact);
+    const auto pictures = pictures_of(artifact, sizes);
     if (options.show_memory) show_memory(options, pictures);
     if (options.html.empty()) return 0;
     std::vector<std::vector<std::string>> drawings;
@@ -91,7 +92,8 @@ int inspect(const InspectOptions& options) {
       drawings.emplace_back();
       for (const MemoryPicture& picture : of_entry) drawings.back().push_back(memory_svg(picture));
     }
-    write_file(options.html, artifact_page(formats::dump_json(container), drawings, options.layers.empty() ? std::vector<Layer>() : read_layers(options.layers)));
+    const std::vector<Layer> layers = options.layers.empty() ? std::vector<Layer>() : read_layers(options.layers);
+    write_file(options.html, artifact_page(formats::dump_json(container), drawings, sizes, layers));
     return 0;
   }
   fmt::print("{}", options.json ? formats::dump_json(container) : formats::dump_text(container));

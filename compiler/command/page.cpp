@@ -38,12 +38,14 @@ std::vector<Layer> read_layers(const std::filesystem::path& folder) {
   return layers;
 }
 
-std::string artifact_page(const std::string& artifact, const std::vector<std::vector<std::string>>& pictures, const std::vector<Layer>& layers) {
+std::string artifact_page(const std::string& artifact, const std::vector<std::vector<std::string>>& pictures, const SymbolSizes& sizes,
+                          const std::vector<Layer>& layers) {
   nlohmann::json list = nlohmann::json::array();
   for (const Layer& layer : layers) list.push_back({{"name", layer.name}, {"text", layer.text}});
   std::string page = kPageTemplate;
   // The last place first: what is filled in may hold anything.
   fill_in(page, "{{LAYERS}}", for_script(list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  fill_in(page, "{{SIZES}}", for_script(nlohmann::json(sizes).dump()));
   fill_in(page, "{{PICTURES}}", for_script(nlohmann::json(pictures).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
   fill_in(page, "{{ARTIFACT}}", for_script(artifact));
   return page;

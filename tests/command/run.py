@@ -268,9 +268,10 @@ def test_inspect_as_text_and_json(bench):
 def test_page_holds_the_artifact_and_its_layers(bench):
     artifact, page, layers = bench.artifact("mtcnn_pnet"), bench.folder() / "page.html", bench.folder()
     bench.works("compile", bench.case("mtcnn_pnet") / "model.pt2", "-o", layers / "again.nacre", "--dump", layers)
-    bench.works("inspect", artifact, "--html", page, "--layers", layers)
+    bench.works("inspect", artifact, "--html", page, "--layers", layers, "--size", "s87=20")
     text = page.read_text()
-    held = {name: json.loads(text.split(f'id="{name}">')[1].split("</script>")[0]) for name in ("artifact", "layers")}
+    held = {name: json.loads(text.split(f'id="{name}">')[1].split("</script>")[0]) for name in ("artifact", "layers", "sizes")}
+    assert held["sizes"] == {"s87": 20}, "the page does not begin with the size that was asked for"
     assert held["artifact"] == json.loads(bench.works("inspect", artifact, "--json").out)
     assert {layer["name"]: layer["text"] for layer in held["layers"]} == {
         path.name: path.read_text() for path in layers.iterdir() if path.name[0].isdigit()}
