@@ -27,7 +27,7 @@ REASONS = [
     (r"(norm\.nuc|geqrf|ormqr|pinverse|linalg\.norm|linalg\.matrix_norm|linalg\.norm\.subgradients_at_zero)-", NOT_LOWERED, SINGULAR),
     (r"(igamma|igammac|polygamma\.\w+|special\.polygamma\.\w+|special\.zeta|special\.airy_ai|special\.(\w*bessel\w+)|special\.\w+_polynomial_\w+)-",
      NOT_LOWERED, SPECIAL),
-    (r"(chalf|complex|polar)-", NOT_LOWERED + ".*complex32", COMPLEX32),
+    (r"(chalf|complex|polar|view_as_complex)-", NOT_LOWERED + ".*complex32", COMPLEX32),
     (r"(linalg\.)?matrix_exp-(float16|bfloat16)-", r"PyTorch's is nan", NAN_IN_HALF),
     (r"as_strided\.partial_views-", r"setStorage", STORAGE),
     (r"masked_select-", r"u0 is \d+, and must be at most \d+", EXPORT),
