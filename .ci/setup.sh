@@ -32,6 +32,7 @@ nacre_packages=(
 nacre_cross_packages=(
   gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross
   gcc-riscv64-linux-gnu g++-riscv64-linux-gnu libc6-dev-riscv64-cross
+  gcc-arm-linux-gnueabihf g++-arm-linux-gnueabihf libc6-dev-armhf-cross
   qemu-user qemu-system-arm qemu-system-misc
 )
 

@@ -116,6 +116,20 @@ uint64_t nacre_device_features(void) {
   return features;
 }
 
+#elif defined(__arm__)
+
+#include <sys/auxv.h>
+
+uint64_t nacre_device_features(void) {
+  // Bits of AT_HWCAP.
+  const unsigned long kNeon = 1ul << 12, kVfpv4 = 1ul << 16, kDivision = 3ul << 17;
+  const unsigned long words = getauxval(AT_HWCAP);
+  uint64_t features = 0;
+  if (words & kNeon) features |= (uint64_t)1 << NACRE_FEATURE_arm_neon;
+  if (!((kVfpv4 | kDivision) & ~words)) features |= (uint64_t)1 << NACRE_FEATURE_arm_vfpv4;
+  return features;
+}
+
 #elif defined(__riscv)
 
 #include <sys/auxv.h>

@@ -1,4 +1,5 @@
-// Arm Cortex-M: microcontrollers without an operating system. Code for them is linked into an image (`--emit static`).
+// 32-bit Arm: Cortex-A under Linux, and Cortex-M, microcontrollers without an operating system. Code for those is linked into an
+// image (`--emit static`).
 #include "targets/target.h"
 
 namespace nacre {
@@ -6,6 +7,17 @@ namespace nacre {
 using namespace feature;
 
 std::vector<Target> arm_targets() {
+  Target a7;
+  a7.name = "cortex-a7";
+  a7.description = "Armv7-A with NEON and VFPv4 (Raspberry Pi 2, i.MX 6UL)";
+  a7.triple = "armv7-unknown-linux-gnueabihf";
+  a7.emulation = "armelf_linux_eabi";
+  a7.machine = 40;
+  a7.pointer_bytes = 4;
+  a7.feature_bits = arm_neon | arm_vfpv4;
+  a7.compile_flags = {"-target-cpu", "cortex-a7", "-mfloat-abi", "hard", "-target-abi", "aapcs-linux"};
+  a7.emulator = {"qemu-arm", "-cpu", "cortex-a7"};
+
   // Four floats at a time lie in four of the 32 single-precision registers. Half of those take 16 weights from one instruction.
   Target m4;
   m4.name = "cortex-m4";
@@ -40,7 +52,7 @@ std::vector<Target> arm_targets() {
   m55.compile_flags = {"-target-cpu", "cortex-m55", "-mfloat-abi", "hard", "-target-abi", "aapcs"};
   m55.set_caches(16 * 1024, 32 * 1024);
   m55.emulator = {"qemu-system-arm", "-M", "mps3-an547"};
-  return {m4, m7, m55};
+  return {a7, m4, m7, m55};
 }
 
 }  // namespace nacre

@@ -2,11 +2,12 @@
 # of other families. `lib/nacre/nacre-remote-aarch64`, and so on.
 file(GLOB runtime_sources CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/runtime/*.[ch] ${PROJECT_SOURCE_DIR}/runtime/include/nacre/*.h ${PROJECT_SOURCE_DIR}/formats/*)
-foreach(family aarch64 riscv64)
-  find_program(NACRE_CC_${family} ${family}-linux-gnu-gcc)
-  find_program(NACRE_CXX_${family} ${family}-linux-gnu-g++)
+foreach(machine aarch64-linux-gnu riscv64-linux-gnu arm-linux-gnueabihf)
+  string(REGEX REPLACE "-.*" "" family ${machine})
+  find_program(NACRE_CC_${family} ${machine}-gcc)
+  find_program(NACRE_CXX_${family} ${machine}-g++)
   if(NOT NACRE_CC_${family} OR NOT NACRE_CXX_${family})
-    message(STATUS "no ${family}-linux-gnu-gcc and -g++: what is compiled for ${family} is not run here")
+    message(STATUS "no ${machine}-gcc and -g++: what is compiled for ${family} is not run here")
     continue()
   endif()
   set(build ${CMAKE_BINARY_DIR}/${family})
@@ -14,12 +15,12 @@ foreach(family aarch64 riscv64)
   add_custom_command(
     OUTPUT ${remote}
     COMMAND ${CMAKE_COMMAND} -G ${CMAKE_GENERATOR} -S ${PROJECT_SOURCE_DIR} -B ${build} -DNACRE_HOST=OFF -DNACRE_TESTS=OFF
-            -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=${CMAKE_CURRENT_SOURCE_DIR}/cmake/${family}-linux-gnu.cmake
+            -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=${CMAKE_CURRENT_SOURCE_DIR}/cmake/${machine}.cmake
             -DCMAKE_C_COMPILER_LAUNCHER=${CMAKE_C_COMPILER_LAUNCHER} -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}
     COMMAND ${CMAKE_COMMAND} --build ${build} --target nacre_remote nacre
     COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/nacre
     COMMAND ${CMAKE_COMMAND} -E copy ${build}/bin/nacre-remote ${remote}
-    DEPENDS ${runtime_sources} cmake/${family}-linux-gnu.cmake
+    DEPENDS ${runtime_sources} cmake/${machine}.cmake
     COMMENT "The runtime for ${family}"
     VERBATIM)
   add_custom_target(nacre_remote_${family} ALL DEPENDS ${remote})

@@ -24,9 +24,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As in names of Debian's cross compilers.
-const char* machine_name(const Target& target) {
-  return target.machine == EM_X86_64 ? "x86_64" : target.machine == EM_AARCH64 ? "aarch64" : "riscv64";
+// As Debian's cross compilers are called.
+const char* compiler_name(const Target& target) {
+  switch (target.machine) {
+    case EM_X86_64:
+      return "x86_64-linux-gnu";
+    case EM_AARCH64:
+      return "aarch64-linux-gnu";
+    case EM_ARM:
+      return "arm-linux-gnueabihf";
+    default:
+      return "riscv64-linux-gnu";
+  }
 }
 
 // A program that answers on its standard output what comes on its standard input.
@@ -217,12 +226,13 @@ std::string missing_emulator(const Target& target) {
 
 Remote find_remote(const Target& target) {
   if (const std::string why = missing_emulator(target); !why.empty()) return {{}, why};
-  const std::string program = fmt::format("nacre/nacre-remote-{}", machine_name(target));
+  const std::string compiler = compiler_name(target);
+  const std::string program = fmt::format("nacre/nacre-remote-{}", compiler.substr(0, compiler.find('-')));
   const fs::path remote = find_beside(program);
   if (remote.empty())
-    return {{}, fmt::format("this machine does not run {}, and this nacre was built without gcc-{}-linux-gnu, which makes the "
+    return {{}, fmt::format("this machine does not run {}, and this nacre was built without {}-gcc, which makes the "
                             "runtime for it",
-                            target.name, machine_name(target))};
+                            target.name, compiler)};
   std::vector<std::string> command = target.emulator;
   command.push_back(remote.string());
   return {command, {}};

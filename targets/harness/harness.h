@@ -31,7 +31,7 @@ extern "C" __attribute__((visibility("default"))) void* memset(void* to, int val
   return to;
 }
 
-#if defined(__arm__)
+#if defined(__arm__) && __ARM_ARCH_PROFILE == 'M'
 static inline int32_t semihosting(int32_t operation, const void* arguments) {
   register int32_t r0 __asm__("r0") = operation;
   register const void* r1 __asm__("r1") = arguments;
@@ -102,6 +102,20 @@ static inline long system_call(long number, long a, long b, long c, long d, long
 }
 enum { kRead = 63, kWrite = 64, kMap = 222, kExit = 93 };
 __asm__(".globl _start\n_start: bl harness_main\n brk 0");
+#elif defined(__arm__)
+static inline long system_call(long number, long a, long b, long c, long d, long e, long f) {
+  register long r7 __asm__("r7") = number;
+  register long r0 __asm__("r0") = a;
+  register long r1 __asm__("r1") = b;
+  register long r2 __asm__("r2") = c;
+  register long r3 __asm__("r3") = d;
+  register long r4 __asm__("r4") = e;
+  register long r5 __asm__("r5") = f;
+  __asm__ volatile("svc 0" : "+r"(r0) : "r"(r7), "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5) : "memory");
+  return r0;
+}
+enum { kRead = 3, kWrite = 4, kMap = 192, kExit = 1 };
+__asm__(".globl _start\n_start: bl harness_main\n udf #0");
 #else
 static inline long system_call(long number, long a, long b, long c, long d, long e, long f) {
   register long a7 __asm__("a7") = number;

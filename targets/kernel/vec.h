@@ -34,9 +34,9 @@
 #ifndef NACRE_REGISTERS
 #if NACRE_VL == 16 || defined(__aarch64__) || defined(__riscv_vector)
 #define NACRE_REGISTERS 32
-#elif defined(__arm__) && !defined(__ARM_FEATURE_MVE)
+#elif defined(__arm__) && !defined(__ARM_FEATURE_MVE) && !defined(__ARM_NEON)
 #define NACRE_REGISTERS 4  // beside 16 registers of one float each that weights are loaded into: vfp.h
-#elif defined(__riscv) || defined(__arm__)
+#elif defined(__riscv) || defined(__ARM_FEATURE_MVE)
 #define NACRE_REGISTERS 8  // 32 registers of one float each, or MVE
 #else
 #define NACRE_REGISTERS 16

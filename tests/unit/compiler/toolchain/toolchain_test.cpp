@@ -196,27 +196,38 @@ Source agreement(const Target& target) {
   return {"k", text};
 }
 
+// Segments with rights of their own, on the largest pages that the family has.
+template <class Header, class Segment>
+void expect_segments_apart(const std::vector<std::uint8_t>& image, const Target& target) {
+  Header header;
+  ASSERT_GE(image.size(), sizeof header);
+  std::memcpy(&header, image.data(), sizeof header);
+  std::uint64_t end = 0;
+  for (int i = 0; i < header.e_phnum; ++i) {
+    Segment segment;
+    std::memcpy(&segment, image.data() + header.e_phoff + static_cast<std::size_t>(i) * sizeof segment, sizeof segment);
+    if (segment.p_type != PT_LOAD) continue;
+    const auto page = static_cast<std::uint64_t>(target.page_bytes);
+    EXPECT_GE(segment.p_vaddr / page * page, end) << target.name;
+    end = (segment.p_vaddr + segment.p_memsz + page - 1) / page * page;
+  }
+  EXPECT_GT(end, 0u);
+}
+
 TEST_F(Toolchain, EveryTargetIsTheMachineThatTheKernelLibrarySees) {
   std::set<std::string> names;
   for (const Target& target : all_targets()) {
     EXPECT_TRUE(names.insert(target.name).second) << target.name;
     const std::vector<std::uint8_t> image = compile_image(std::vector<Source>{agreement(target)}, target, options_).bytes;
-    Elf64_Ehdr header;
+    Elf32_Ehdr header;  // both classes begin alike
     ASSERT_GE(image.size(), sizeof header);
     std::memcpy(&header, image.data(), sizeof header);
     EXPECT_EQ(header.e_machine, target.machine) << target.name;
     if (target.firmware) continue;  // what is linked into an image is not loaded
-    // Segments with rights of their own, on the largest pages that the family has.
-    std::uint64_t end = 0;
-    for (int i = 0; i < header.e_phnum; ++i) {
-      Elf64_Phdr segment;
-      std::memcpy(&segment, image.data() + header.e_phoff + static_cast<std::size_t>(i) * sizeof segment, sizeof segment);
-      if (segment.p_type != PT_LOAD) continue;
-      const auto page = static_cast<std::uint64_t>(target.page_bytes);
-      EXPECT_GE(segment.p_vaddr / page * page, end) << target.name;
-      end = (segment.p_vaddr + segment.p_memsz + page - 1) / page * page;
-    }
-    EXPECT_GT(end, 0u);
+    if (target.pointer_bytes == 4)
+      expect_segments_apart<Elf32_Ehdr, Elf32_Phdr>(image, target);
+    else
+      expect_segments_apart<Elf64_Ehdr, Elf64_Phdr>(image, target);
   }
 }
 
