@@ -110,11 +110,11 @@ static bool strides_follow(const nacre_tensor* t, int64_t order) {
 
 // The addresses of the first byte and behind the last one.
 static void extent(const nacre_session* s, const nacre_tensor* inputs, uint32_t i,
-                   uintptr_t* first, uintptr_t* end) {
+                   uint64_t* first, uint64_t* end) {
   const nacre_tensor* t = &inputs[i];
   uint64_t element = nacre_dtype_size_bytes(t->dtype);
   *first = (uintptr_t)t->data;
-  *end = *first + (uintptr_t)s->input_sizes[i];
+  *end = *first + (uint64_t)s->input_sizes[i];
   if (s->dense[i] || !s->input_sizes[i]) return;
   *end = *first + element;
   for (uint32_t d = 0; d < t->rank; ++d) {
@@ -127,7 +127,7 @@ static void extent(const nacre_session* s, const nacre_tensor* inputs, uint32_t 
 }
 
 static bool apart(const nacre_session* s, const nacre_tensor* inputs, uint32_t a, uint32_t b) {
-  uintptr_t first[2], end[2];
+  uint64_t first[2], end[2];
   extent(s, inputs, a, &first[0], &end[0]);
   extent(s, inputs, b, &first[1], &end[1]);
   return end[0] <= first[1] || end[1] <= first[0];

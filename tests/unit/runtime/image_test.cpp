@@ -54,7 +54,7 @@ TEST(Image, RefusesOtherMachines) {
 
 TEST(Image, RefusesAnImageWithoutATable) {
   std::vector<uint8_t> bytes = kernel_image();
-  std::memset(bytes.data() + 24, 0, 8);  // e_entry
+  std::memset(bytes.data() + 24, 0, sizeof(void*));  // e_entry
   nacre_image image;
   EXPECT_STREQ(nacre_image_load(&image, bytes.data(), bytes.size()),
                "its code image has no table of kernels");

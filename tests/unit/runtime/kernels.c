@@ -17,6 +17,11 @@ __asm__(
     ".long divide - nacre_kernels\n"
     ".previous\n");
 
+#ifdef __arm__
+// The compiler's division of 64-bit integers calls it for a divisor of 0.
+__attribute__((visibility("hidden"))) int raise(int signal) { return signal; }
+#endif
+
 #define KERNEL(name) \
   __attribute__((visibility("hidden"))) nacre_abi_i32 name(const struct nacre_kernel_args* args)
 

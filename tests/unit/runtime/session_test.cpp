@@ -101,6 +101,29 @@ TEST(Session, IsSmallWhateverTheProgram) {
   EXPECT_LE(info.session_bytes, 4096u);
 }
 
+// With addresses of 32 bits, 4 GiB and a few bytes must not become a few bytes.
+TEST(Session, RefusesMemoryThatAddressesDoNotReach) {
+  if (sizeof(void*) > 4) GTEST_SKIP() << "addresses of 64 bits reach all that an artifact may ask for";
+  const int64_t large = (int64_t{1} << 32) + 64;
+  fmt::Artifact arena = scale_artifact(), scratch = arena, state = arena;
+  arena.entries[0].variants[0].arena_size = Size::constant(large);
+  scratch.entries[0].variants[0].commands[0].scratch = Size::constant(large);
+  for (const fmt::Artifact& artifact : {arena, scratch}) {
+    const Opened opened(artifact);
+    Call call(2);
+    EXPECT_EQ(call.run(opened.session), NACRE_BAD_ARTIFACT);
+    EXPECT_EQ(opened.message(), "the sizes in the artifact do not fit these inputs");
+  }
+  state.states = {{"s", NACRE_u8, {large}, static_cast<uint64_t>(large), -1}};
+  Aligned bytes(fmt::artifact_bytes(state));
+  nacre_model* model = nullptr;
+  nacre_session* session = nullptr;
+  ASSERT_EQ(nacre_model_open_memory(bytes.data(), bytes.size(), nullptr, &model, nullptr), NACRE_OK);
+  EXPECT_EQ(nacre_session_size_bytes(model, nullptr), SIZE_MAX);
+  EXPECT_EQ(nacre_session_make(model, nullptr, nullptr, 0, &session), NACRE_OUT_OF_MEMORY);
+  nacre_model_close(model);
+}
+
 #ifdef NACRE_COUNTS_ALLOCATIONS
 TEST(Session, DoesNotAllocateDuringRuns) {
   for (const uint32_t threads : {1u, 2u}) {
