@@ -200,6 +200,7 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const st
     ToolchainOptions toolchain;
     toolchain.threads = static_cast<int>(options.jobs);
     toolchain.use_cache = options.use_cache;
+    toolchain.small_code = options.small_code;
     toolchain.progress = [&](size_t done, size_t total) { report(options, "compile kernels", done, total); };
     images.push_back({*target, compile_image(kernels.sources, *target, toolchain), std::move(kernels.names)});
   }
@@ -438,9 +439,9 @@ std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<s
   return std::move(call.outputs);
 }
 
-namespace {
-
-CompiledModel compile_once(const std::vector<Method>& methods, const CompileOptions& options) {
+CompiledModel compile(std::vector<Method> methods, const CompileOptions& options) {
+  if (!options.library.empty())
+    for (Method& method : methods) method.overlap.reset();  // a library's inputs lie apart
   const std::vector<const Target*> targets = find_targets(options.target);
   if (!options.library.empty()) {
     if (targets.size() > 1) fail(ErrorKind::user, "a static library is for one target");
@@ -459,33 +460,6 @@ CompiledModel compile_once(const std::vector<Method>& methods, const CompileOpti
   CompiledModel model = assemble(entries, tables, targets, options);
   if (options.code_budget && keep_what_pays(methods, entries, model, options)) model = assemble(entries, tables, targets, options);
   return model;
-}
-
-}  // namespace
-
-CompiledModel compile(std::vector<Method> methods, const CompileOptions& options) {
-  if (!options.library.empty())
-    for (Method& method : methods) method.overlap.reset();  // a library's inputs lie apart
-  CompileOptions tried = options;
-  std::string over;
-  // Bands of different heights have kernels of their own: fewer bands need less flash, and more memory.
-  for (const int64_t bands : {options.most_bands, int64_t{8}, int64_t{4}, int64_t{2}, int64_t{1}}) {
-    if (bands > tried.most_bands) continue;
-    tried.most_bands = bands;
-    try {
-      CompiledModel model = compile_once(methods, tried);
-      // Kernels of a library are compiled when it is made.
-      const std::string still = options.flash_limit && options.library.empty() ? over_flash_limit(model.artifact, *options.flash_limit) : "";
-      if (still.empty()) return model;
-      over = still;
-    } catch (const Error& error) {
-      // With fewer bands it does not fit into memory.
-      if (over.empty() || error.kind != ErrorKind::user) throw;
-      break;
-    }
-    if (!options.memory_limit) break;
-  }
-  fail(ErrorKind::user, "{}", over);
 }
 
 CompiledModel compile(Program functional, const CompileOptions& options) {

@@ -28,10 +28,12 @@ struct CompileOptions {
   std::vector<VariantRequest> variants;
   // Bytes of code that variants which nobody asked for may take together; 0: none of them.
   uint64_t code_budget = 0;
-  // Bytes that a variant may take at most: arena and scratch of one thread (0: as few as can be found), and code, weights and
-  // tables of the whole artifact.
-  std::optional<int64_t> memory_limit, flash_limit;
+  // Bytes that a variant may take at most: arena and scratch of one thread (0: as few as can be found).
+  std::optional<int64_t> memory_limit;
   int64_t most_bands = 64;  // of a chain of layers in partial execution
+  // Bytes that code, weights and tables may take together: of compile_into_flash (flash.h) alone.
+  std::optional<int64_t> flash_limit;
+  bool small_code = false;  // kernels compiled for size
   // What is being done, and how far: `done` of `total` (0: not counted).
   std::function<void(const std::string& what, size_t done, size_t total)> progress;
   // Receives the product of each layer: a file name that sorts in the order of the pipeline, and its text.

@@ -62,31 +62,4 @@ CompiledModel package(Tables tables, std::vector<formats::Entry> entries, std::v
   return result;
 }
 
-std::string over_flash_limit(const formats::Artifact& artifact, int64_t limit) {
-  const formats::ArtifactSizes sizes = formats::write_artifact(artifact, [](std::span<const uint8_t>) {});
-  const auto total = static_cast<int64_t>(sizes.code + sizes.data + sizes.meta);
-  if (total <= limit) return {};
-  struct Part {
-    uint64_t bytes;
-    std::string what;
-  };
-  std::vector<Part> parts;
-  for (const formats::Kernel& kernel : artifact.kernels) {
-    std::string where;
-    if (!kernel.provenances.empty()) {
-      const formats::Provenance& p = artifact.provenances.at(kernel.provenances[0]);
-      where = p.file.empty() ? " of " + p.op : fmt::format(" of {} ({}:{})", p.op, p.file, p.line);
-    }
-    parts.push_back({kernel.size_bytes, "code of " + kernel.name + where});
-  }
-  for (const formats::Weight& weight : artifact.weights) parts.push_back({weight.bytes.size(), "weight " + weight.name});
-  std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
-  std::string text = fmt::format("code ({} bytes), weights ({}) and tables ({}) take {} bytes together, {} more than the limit of {}; the largest are:",
-                                 grouped(static_cast<int64_t>(sizes.code)), grouped(static_cast<int64_t>(sizes.data)), grouped(static_cast<int64_t>(sizes.meta)),
-                                 grouped(total), grouped(total - limit), grouped(limit));
-  constexpr size_t kShown = 8;
-  for (size_t i = 0; i < std::min(kShown, parts.size()); ++i) text += fmt::format("\n  {} bytes {}", grouped(static_cast<int64_t>(parts[i].bytes)), parts[i].what);
-  return text;
-}
-
 }  // namespace nacre

@@ -18,9 +18,6 @@ struct PackedImage {
   std::vector<std::string> kernel_names;
 };
 
-// By how much an artifact is larger than the limit of bytes, and what takes the most of them; empty if it is not.
-std::string over_flash_limit(const formats::Artifact& artifact, int64_t limit);
-
 CompiledModel package(Tables tables, std::vector<formats::Entry> entries, std::vector<PackedImage> images, const std::string& producer);
 
 }  // namespace nacre

@@ -20,6 +20,7 @@
 #include "compiler/command/stages.h"
 #include "compiler/command/verbs.h"
 #include "compiler/firmware/library.h"
+#include "compiler/flash.h"
 #include "compiler/graph/limit_sizes.h"
 #include "compiler/graph/text.h"
 #include "compiler/support/error.h"
@@ -196,11 +197,9 @@ LibraryFiles library_files(const std::string& output) {
 // The last part of `nacre compile --emit static`.
 int finish_library(const CompileCommand& command, const CompileOptions& options,
                    const std::vector<NamedProgram>& programs, const std::vector<Program>& captured,
-                   const CompiledModel& model, Progress& progress, Clock::time_point start) {
+                   const CompiledModel& model, const StaticLibrary& library, Progress& progress,
+                   Clock::time_point start) {
   const LibraryFiles files = library_files(command.artifact);
-  std::vector<std::string> from;
-  for (const NamedProgram& p : programs) from.push_back(fs::path(p.path).filename().string());
-  const StaticLibrary library = make_library(model, options.library, joined(from), options);
   std::vector<std::string> checks;
   for (std::uint32_t e = 0; e < programs.size(); ++e) {
     progress.show("checking", 0, 0);
@@ -283,9 +282,25 @@ int compile_command(const CompileCommand& command) {
     functional.graph = frontend().functionalize(captured.back().graph);
     methods.push_back(make_method(p.entry, std::move(functional), captured.back().graph));
   }
-  const CompiledModel model = compile(std::move(methods), options);
+  StaticLibrary library;
+  std::string from;
+  for (const NamedProgram& p : programs) from += (from.empty() ? "" : ", ") + fs::path(p.path).filename().string();
+  const auto make = [&](const CompiledModel& model, const CompileOptions& with) {
+    if (!options.library.empty()) library = make_library(model, options.library, from, with);
+  };
+  const auto flash_use = [&](const CompiledModel& model, const CompileOptions& with) {
+    make(model, with);
+    return options.library.empty() ? flash_of_artifact(model.artifact) : flash_of_library(library);
+  };
+  CompiledModel model;
+  if (options.flash_limit) {
+    model = compile_into_flash(methods, options, flash_use);
+  } else {
+    model = compile(std::move(methods), options);
+    make(model, options);
+  }
   if (!options.library.empty())
-    return finish_library(command, options, programs, captured, model, progress, start);
+    return finish_library(command, options, programs, captured, model, library, progress, start);
   std::vector<std::vector<std::string>> checks;
   for (std::uint32_t e = 0; e < programs.size(); ++e) {
     if (command.no_check) {

@@ -101,6 +101,7 @@ StaticLibrary make_library(const CompiledModel& model, const std::string& name, 
   ToolchainOptions toolchain;
   toolchain.threads = static_cast<int>(options.jobs);
   toolchain.use_cache = options.use_cache;
+  toolchain.small_code = options.small_code;
   if (options.progress) toolchain.progress = [&](size_t done, size_t total) { options.progress("compile kernels", done, total); };
   std::vector<std::string> objects = compile_objects(sources, target, toolchain);
 
@@ -115,7 +116,8 @@ StaticLibrary make_library(const CompiledModel& model, const std::string& name, 
   library.undefined = whole.undefined;
   int64_t constants = 0;  // of kernels
   for (size_t i = 0; i < kernels.size(); ++i) {
-    library.code_bytes += facts[i].code_bytes + facts[i].data_bytes;
+    library.kernel_bytes.push_back(facts[i].code_bytes + facts[i].data_bytes);
+    library.code_bytes += library.kernel_bytes.back();
     constants += facts[i].data_bytes;
   }
   for (const formats::Weight& w : artifact.weights) library.data_bytes += static_cast<int64_t>(w.bytes.size());

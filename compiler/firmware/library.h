@@ -17,7 +17,8 @@ struct StaticLibrary {
   std::vector<Signature> signatures;   // of each entry
   std::vector<int64_t> stack_bytes;    // of a call of each, at most
   std::vector<std::string> undefined;  // what the object takes from elsewhere
-  int64_t code_bytes = 0;              // of kernels with their constants
+  std::vector<int64_t> kernel_bytes;   // of each kernel with its constants
+  int64_t code_bytes = 0;              // of all of them
   int64_t runtime_bytes = 0;           // of all other code: entries, and helpers of the compiler
   int64_t data_bytes = 0;              // weights, and what state begins with
 };

@@ -1,6 +1,5 @@
 #include "compiler/toolchain/toolchain.h"
 
-#include <elf.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -39,12 +38,11 @@ const ToolchainModule& module() {
 // -fno-trapping-math: both are its defaults. Loops of generated scalar code are left to its
 // vectoriser.
 enum class Use { image, linked };
-std::vector<std::string> compile_flags(const Target& target, Use use) {
+std::vector<std::string> compile_flags(const Target& target, Use use, bool small) {
   std::vector<std::string> flags{"-triple",
                                  target.triple,
                                  "-std=c++20",
-                                 "-O2",
-                                 "-vectorize-loops",
+                                 small ? "-Os" : "-O2",
                                  "-ffreestanding",
                                  "-nostdsysteminc",
                                  "-nobuiltininc",
@@ -56,6 +54,7 @@ std::vector<std::string> compile_flags(const Target& target, Use use) {
                                  "-ffp-contract=fast",
                                  "-fwrapv",
                                  "-mframe-pointer=none"};
+  if (!small) flags.push_back("-vectorize-loops");
   if (target.firmware)
     flags.insert(flags.end(), {"-mrelocation-model", "static"});
   else
@@ -110,8 +109,8 @@ Source kernel_table(std::span<const Source> sources) {
 constexpr const char* kKernelHeader = "nacre/kernels.h";
 constexpr std::size_t kManySources = 3;
 
-std::string compile_source(const Source& source, const Target& target, Use use, bool one_of_many) {
-  CompileJob job{source.name, source.text, compile_flags(target, use), {}};
+std::string compile_source(const Source& source, const Target& target, const std::vector<std::string>& flags, bool one_of_many) {
+  CompileJob job{source.name, source.text, flags, {}};
   if (one_of_many) job.common = kKernelHeader;
   for (const KernelHeader& header : kernel_headers())
     job.headers.emplace_back(header.name, header.text);
@@ -125,7 +124,7 @@ std::string compile_source(const Source& source, const Target& target, Use use, 
 }
 
 // Everything that decides what the object is.
-std::string cache_key(const Source& source, const Target& target, Use use) {
+std::string cache_key(const Source& source, const std::vector<std::string>& flags) {
   static const std::string headers = [] {
     std::string all;
     for (const KernelHeader& header : kernel_headers())
@@ -134,24 +133,8 @@ std::string cache_key(const Source& source, const Target& target, Use use) {
     return hash128_hex(all);
   }();
   std::string text = fmt::format("{}\n{}\n{}\n", module().toolchain, headers, source.name);
-  for (const std::string& flag : compile_flags(target, use)) text += flag + "\n";
+  for (const std::string& flag : flags) text += flag + "\n";
   return hash128_hex(text + "\n" + source.text);
-}
-
-// Bytes of code and constants in an object.
-std::uint32_t loaded_size(const std::string& object) {
-  Elf64_Ehdr header;
-  if (object.size() < sizeof header) return 0;
-  std::memcpy(&header, object.data(), sizeof header);
-  std::uint64_t total = 0;
-  for (unsigned i = 0; i < header.e_shnum; ++i) {
-    Elf64_Shdr section;
-    const std::uint64_t at = header.e_shoff + std::uint64_t{i} * sizeof section;
-    if (at + sizeof section > object.size()) break;
-    std::memcpy(&section, object.data() + at, sizeof section);
-    if (section.sh_flags & SHF_ALLOC) total += section.sh_size;
-  }
-  return static_cast<std::uint32_t>(total);
 }
 
 int processors() {
@@ -199,13 +182,14 @@ Compiled compile_all(std::span<const Source> all, std::size_t counted, const Tar
   const ObjectCache cache(!options.use_cache             ? std::filesystem::path()
                           : options.cache_folder.empty() ? ObjectCache::default_folder()
                                                          : options.cache_folder);
+  const std::vector<std::string> flags = compile_flags(target, use, options.small_code);
   std::vector<std::string> keys(all.size());
   Compiled made;
   std::vector<std::string>& objects = made.objects;
   objects.resize(all.size());
   std::vector<std::size_t> missing;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    keys[i] = cache_key(all[i], target, use);
+    keys[i] = cache_key(all[i], flags);
     if (std::optional<std::string> found = cache.find(keys[i]))
       objects[i] = std::move(*found);
     else
@@ -221,7 +205,7 @@ Compiled compile_all(std::span<const Source> all, std::size_t counted, const Tar
   in_parallel(missing.size(), options.threads > 0 ? options.threads : processors(),
               [&](std::size_t i) {
                 const std::size_t at = missing[i];
-                objects[at] = compile_source(all[at], target, use, missing.size() >= kManySources);
+                objects[at] = compile_source(all[at], target, flags, missing.size() >= kManySources);
                 cache.store(keys[at], objects[at]);
                 const std::lock_guard<std::mutex> lock(progress_lock);
                 ++done;
@@ -250,8 +234,10 @@ CodeImage compile_image(std::span<const Source> sources, const Target& target,
   Compiled made = compile_all(all, sources.size(), target, Use::image, options);
   CodeImage image;
   image.compiled = made.compiled;
-  for (std::size_t i = 0; i < sources.size(); ++i)
-    image.kernel_sizes.push_back(loaded_size(made.objects[i]));
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const ObjectFacts facts = object_facts(made.objects[i], "");
+    image.kernel_sizes.push_back(static_cast<std::uint32_t>(facts.code_bytes + facts.data_bytes));
+  }
   const std::string linked = link({std::move(made.objects), link_flags(target)}, target);
   image.bytes.assign(linked.begin(), linked.end());
   return image;

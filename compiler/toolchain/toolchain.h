@@ -23,6 +23,7 @@ struct Source {
 struct ToolchainOptions {
   int threads = 0;  // 0: as many as there are processors
   bool use_cache = true;
+  bool small_code = false;  // compiled for size, not for speed
   std::filesystem::path cache_folder;  // empty: the user's
   // Called after each kernel, from any of the threads but never from two at once.
   std::function<void(std::size_t done, std::size_t total)> progress;

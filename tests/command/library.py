@@ -114,6 +114,25 @@ def test_what_is_refused(options, folder):
         assert not (folder / "refused.o").exists()
 
 
+def test_a_limit_of_flash(options, folder):
+    """Code for size where that is enough; else by how much it fails, and what is to blame."""
+    def total(done):
+        return sum(int(number.replace(",", "")) for line in done.stdout.splitlines() if re.match(r"  (code|weights) ", line)
+                   for number in re.findall(r"([\d,]+) bytes", line))
+
+    plain = compile_library(options, folder, "ds_cnn", "cortex-m7", "--no-check")
+    assert plain.returncode == 0, plain.stderr
+    limit = total(plain) - 100
+    small = compile_library(options, folder, "ds_cnn", "cortex-m7", "--flash-limit", str(limit), name="small")
+    assert small.returncode == 0, small.stderr
+    print(f"    ds_cnn on cortex-m7: {total(plain)} bytes, {total(small)} within {limit}")
+    assert total(small) <= limit
+    none = compile_library(options, folder, "ds_cnn", "cortex-m7", "--flash-limit", "64K", name="none")
+    assert none.returncode != 0 and not (folder / "none.o").exists()
+    for says in "more than the limit of 65,536", "code of ", "weight ", "code beside kernels":
+        assert says in none.stderr, none.stderr
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", type=Path, required=True)
