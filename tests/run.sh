@@ -8,9 +8,9 @@
 # golden    textual IR through the stages (tests/golden)
 # models    every model of tests/models at every stage, the ones saved after run_decompositions(), some with all their dimensions
 #           dynamic (--all: every one), inputs that lie in special ways, and dynamic models with a variant for each size
-# targets   the runtime for aarch64 and riscv64, its size, small models on each target that is not this machine's, and static libraries
-#           for microcontrollers, alone and in examples/firmware, under QEMU
-#           (--all: every model that takes less than minutes there)
+# targets   the runtime for aarch64, riscv64 and 32-bit Arm, its size, its tests (the verifier's among them) on 32-bit Arm, small
+#           models on each target that is not this machine's, and static libraries for microcontrollers, alone and in
+#           examples/firmware, under QEMU (--all: every model of the bench on cortex-a78ae and rv64gcv, and more on the others; hours)
 # zoo       a few whole models of torchvision, timm and transformers, compiled and run; --all: the 90 of tests/models/whole_models.txt,
 #           and what ../shared/conformance/zoo_models.txt names besides where it lies there
 # random    random programs beside PyTorch (tests/operators/random_graphs.py): a fixed sample, or for NACRE_RANDOM_SECONDS from NACRE_RANDOM_SEED (1)
@@ -102,7 +102,8 @@ models() {
 }
 
 targets() {
-  local family target sizes
+  local family target sizes machine
+  local bench=floor,ds_cnn,resnet8,mobilenet_v1_025,autoencoder,gru_keyword,lstm_speech,tcn_denoiser,shufflenet_v2,mobilenet_v2,mobilenet_v3_large,efficientnet_b0,resnet18,resnet50,resnet50_b8,convnext_tiny,vit_b_16,swin_t,lraspp_mobilenet_v3,unet_small,yolo11n,minilm,llama_prefill,llama_decode
   local small=floor,autoencoder,ds_cnn,resnet8,mobilenet_v1_025,gru_keyword,counter,bits,spectra,grouped
   [ ${#everything[@]} -eq 0 ] || small=$small,complex_numbers,algebra,any_length,crepe_tiny,gru_keyword_dynamic,ds_cnn_dynamic,minilm,tcn_denoiser,unet_small,shufflenet_v2,lstm_speech
   nacre_setup cross || { count targets 0 1 1; return; }
@@ -110,13 +111,21 @@ targets() {
   if ! ninja -C "$NACRE_BUILD" -t query nacre_remote_aarch64 >/dev/null 2>&1; then
     nacre_quietly cmake "$NACRE_BUILD" || { count targets 0 1 1; return; }
   fi
-  ninja -C "$NACRE_BUILD" nacre_remote_aarch64 nacre_remote_riscv64 >&2 || { count targets 0 1 1; return; }
-  for family in aarch64 riscv64; do
+  ninja -C "$NACRE_BUILD" nacre_remote_aarch64 nacre_remote_riscv64 nacre_remote_arm >&2 || { count targets 0 1 1; return; }
+  for machine in aarch64-linux-gnu riscv64-linux-gnu arm-linux-gnueabihf; do
+    family=${machine%%-*}
     nacre_say "the runtime for $family"
     sizes=$NACRE_BUILD/$family/lib
-    bash "$root/tests/size/runtime.sh" "$sizes/libnacre.so" "$sizes/libnacre.a" "$family-linux-gnu-gcc" "$family-linux-gnu-" &&
+    bash "$root/tests/size/runtime.sh" "$sizes/libnacre.so" "$sizes/libnacre.a" "$machine-gcc" "$machine-" &&
       count "size $family" 1 0 0 || count "size $family" 0 1 1
   done
+  nacre_say "tests of the runtime on 32-bit Arm"
+  if nacre_setup_build "$NACRE_BUILD-arm" -DNACRE_HOST=OFF "-DCMAKE_TOOLCHAIN_FILE=$root/targets/cmake/arm-linux-gnueabihf.cmake" \
+    "-DCMAKE_CROSSCOMPILING_EMULATOR=qemu-arm;-L;/usr/arm-linux-gnueabihf" tests_of_runtime; then
+    tests_of "targets, runtime on arm" "$NACRE_BUILD-arm" -L runtime
+  else
+    count "targets, runtime on arm" 0 1 1
+  fi
   "$NACRE_PYTHON" "$root/tests/models/export.py" --out "$NACRE_CACHE/cases" --jobs "$(nproc)" || count "export" 0 1 1
   counted "targets, remote" "$NACRE_PYTHON" "$root/tests/command/remote.py" --tool "$NACRE_BUILD/bin/nacre" --case "$NACRE_CACHE/cases/ds_cnn"
   counted "targets, library" "$NACRE_PYTHON" "$root/tests/command/library.py" --tool "$NACRE_BUILD/bin/nacre" --cases "$NACRE_CACHE/cases"
@@ -128,10 +137,16 @@ targets() {
   done
   counted "targets, tiles" "$NACRE_PYTHON" "$root/tests/command/tiles.py" --tool "$NACRE_BUILD/bin/nacre"
   counted "targets, firmware" "$NACRE_PYTHON" "$root/tests/command/firmware.py" --tool "$NACRE_BUILD/bin/nacre" --out "$NACRE_BUILD"
-  for target in aarch64 cortex-a78ae neoverse-v1 rv64gc rv64gcv; do
+  for target in aarch64 cortex-a78ae neoverse-v1 rv64gc rv64gcv cortex-a7; do
     nacre_say "models on $target"
     counted "targets, $target" "$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)" \
       --stage artifact --target "$target" --only "$small" "$NACRE_CACHE/cases"
+  done
+  [ ${#everything[@]} -gt 0 ] || return
+  for target in cortex-a78ae rv64gcv; do
+    nacre_say "the bench's models on $target"
+    counted "targets, bench on $target" "$NACRE_PYTHON" "$root/tests/models/verify.py" --tool "$NACRE_BUILD/bin/nacre" --jobs "$(nproc)" \
+      --timeout 7200 --stage artifact --target "$target" --only "$bench" "$NACRE_CACHE/cases"
   done
 }
 
