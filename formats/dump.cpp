@@ -50,6 +50,7 @@ void dump_command(const Artifact& a, const nacre_words& words, const Command& c,
   if (c.kind == NACRE_COMMAND_check) text += " " + size_words(words, Size::node(c.target));
   if (c.flags & NACRE_COMMAND_BARRIER) text += " barrier";
   if (c.flags & NACRE_COMMAND_TEAM) text += " team";
+  if (c.grid) text += fmt::format(" blocks {}", size_words(words, Size::node(c.grid - 1)));
   if (c.threads) text += fmt::format(" threads {}", c.threads);
   if (c.scratch.raw) text += fmt::format(" scratch {}", size_words(words, c.scratch));
   out.line(4, "{}{}", text, lines_words(a, c.provenances));

@@ -47,6 +47,7 @@ Json command(const Artifact& a, const nacre_words& words, const Command& c) {
   result["buffers"] = c.operands;
   result["barrier"] = (c.flags & NACRE_COMMAND_BARRIER) != 0;
   if (c.flags & NACRE_COMMAND_TEAM) result["team"] = true;
+  if (c.grid) result["blocks"] = size(words, Size::node(c.grid - 1));
   if (c.threads) result["threads"] = c.threads;
   if (c.scratch.raw) result["scratch_bytes"] = size(words, c.scratch);
   if (c.flops.raw) result["flops"] = size(words, c.flops);

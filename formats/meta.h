@@ -51,7 +51,7 @@ struct nacre_command {
   uint32_t operand_count;
   uint32_t first_provenance;
   uint32_t provenance_count;
-  uint32_t reserved;
+  uint32_t grid;
   nacre_size scratch;
   nacre_size flops;
   nacre_size bytes;

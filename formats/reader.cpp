@@ -44,6 +44,7 @@ Command command(const nacre_variant_view& view, const nacre_command& c) {
   result.scratch = {c.scratch};
   result.flops = {c.flops};
   result.bytes = {c.bytes};
+  result.grid = c.grid;
   return result;
 }
 

@@ -130,7 +130,7 @@ class MetaBuilder {
       lines.insert(lines.end(), c.provenances.begin(), c.provenances.end());
       return fmt::Command(static_cast<uint16_t>(c.kind), c.flags, c.threads, c.target, first,
                           static_cast<uint32_t>(c.operands.size()), first_line,
-                          static_cast<uint32_t>(c.provenances.size()), 0, c.scratch.raw,
+                          static_cast<uint32_t>(c.provenances.size()), c.grid, c.scratch.raw,
                           c.flops.raw, c.bytes.raw);
     });
     const auto operands_of = out_.CreateVector(operands);

@@ -99,6 +99,7 @@ struct Command {
   Size scratch;     // bytes for each thread
   Size flops;
   Size bytes;
+  uint32_t grid = 0;  // GPU: 1 + the node of the number of blocks
   bool operator==(const Command&) const = default;
 };
 

@@ -201,6 +201,13 @@ static nacre_status check_addresses(nacre_session* s, const nacre_tensor* inputs
   return NACRE_OK;
 }
 
+#ifdef NACRE_CUDA
+nacre_status nacre_bind_check(nacre_session* s, const nacre_tensor* inputs,
+                              const nacre_buffer* outputs) {
+  return check_addresses(s, inputs, outputs);
+}
+#endif
+
 nacre_status nacre_bind_addresses(nacre_session* s, const nacre_tensor* inputs,
                                   const nacre_buffer* outputs) {
   const struct nacre_entry_view* e = &s->model->entries[s->entry].view;

@@ -14,6 +14,9 @@
 #include "runtime/os.h"
 #include "runtime/session.h"
 #include "runtime/stage.h"
+#ifdef NACRE_CUDA
+#include "runtime/cuda.h"
+#endif
 
 static uint8_t* slot_base(const nacre_session* s, const struct nacre_slot* slot) {
   switch (slot->kind) {
@@ -75,11 +78,9 @@ static void copy_part(const nacre_session* s, const struct nacre_variant_view* v
 
 // Gives a symbol its value. All other threads are between two barriers and read no node.
 static int32_t bind_symbol(nacre_session* s, const struct nacre_variant_view* v,
-                           const struct nacre_command* c) {
+                           const struct nacre_command* c, int64_t value) {
   const struct nacre_entry_view* entry = &s->model->entries[s->entry].view;
   struct nacre_symbol_view symbol;
-  int64_t value;
-  memcpy(&value, operand(s, v, c->first_operand), sizeof value);
   s->symbols[c->target] = value;
   nacre_meta_symbol(s->model->container.meta, c->target, &symbol);
   if (value < symbol.min || value > symbol.max || value % symbol.multiple ||
@@ -149,7 +150,11 @@ static int32_t execute(nacre_session* s, const struct nacre_variant_view* v,
     copy_part(s, v, c, thread, threads);
     return 0;
   }
-  if (c->kind == NACRE_COMMAND_bind) return bind_symbol(s, v, c);
+  if (c->kind == NACRE_COMMAND_bind) {
+    int64_t value;
+    memcpy(&value, operand(s, v, c->first_operand), sizeof value);
+    return bind_symbol(s, v, c, value);
+  }
   if (c->kind == NACRE_COMMAND_check)
     return s->nodes[c->target] ? 0 : NACRE_DATA_ERROR(NACRE_DATA_ASSERT, 0);
   if (c->kind == NACRE_COMMAND_import) return call_import(s, v, c);
@@ -293,3 +298,27 @@ nacre_status nacre_program_run(nacre_session* s) {
   memset(s->faults, 0, s->threads * sizeof *s->faults);
   return NACRE_DATA_ERROR;
 }
+
+#ifdef NACRE_CUDA
+int32_t nacre_program_bind(nacre_session* s, const struct nacre_command* c, int64_t value) {
+  return bind_symbol(s, nacre_session_view(s), c, value);
+}
+
+int32_t nacre_program_import(nacre_session* s, const struct nacre_command* c, void* const* places) {
+  const nacre_import* import = &s->model->imports[c->target];
+  nacre_import_call call;
+  if (!make_import_call(s, nacre_session_view(s), c, &call))
+    return NACRE_DATA_ERROR(NACRE_DATA_RANGE, 0);
+  for (uint32_t i = 0; i < c->operand_count; ++i) s->import_tensors[i].data = places[i];
+  return import->function(import->user, &call);
+}
+
+nacre_status nacre_program_failed(nacre_session* s, uint32_t command, int32_t code) {
+  const struct nacre_fault fault = {1, command, code};
+  say_fault(s, &fault);
+  forget_symbols(s);
+  return NACRE_DATA_ERROR;
+}
+
+void nacre_program_forget(nacre_session* s) { forget_symbols(s); }
+#endif

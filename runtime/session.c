@@ -5,6 +5,9 @@
 #include "formats/dtype.h"
 #include "formats/expr.h"
 #include "runtime/block.h"
+#ifdef NACRE_CUDA
+#include "runtime/cuda.h"
+#endif
 #include "runtime/os.h"
 #include "runtime/recent.h"
 #include "runtime/shapes.h"
@@ -149,6 +152,13 @@ nacre_status nacre_session_make(const nacre_model* model, const nacre_session_op
   memset(s->state, 0, (size_t)model->state_bytes);
   nacre_session_reset(s);
   nacre_status status = nacre_team_start(s->team, s->threads, options->executor);
+#ifdef NACRE_CUDA
+  if (!status && model->cuda) {
+    status = nacre_cuda_session_make(s);
+    if (status) nacre_cuda_session_destroy(s);
+    if (status) nacre_team_stop(s->team);
+  }
+#endif
   if (status) {
     if (own) nacre_os_free(memory);
     return status;
@@ -160,6 +170,9 @@ nacre_status nacre_session_make(const nacre_model* model, const nacre_session_op
 void nacre_session_destroy(nacre_session* session) {
   if (!session) return;
   nacre_shapes_flush(session);
+#ifdef NACRE_CUDA
+  nacre_cuda_session_destroy(session);
+#endif
   nacre_team_stop(session->team);
   if (session->owns_arena) nacre_os_free(session->arena);
   if (session->owns_memory) nacre_os_free(session);
@@ -231,6 +244,26 @@ static bool same_addresses(const nacre_session* s, const nacre_tensor* inputs, u
   return true;
 }
 
+#ifdef NACRE_CUDA
+// The host's arena holds nothing but copies of inputs that do not lie as the variant reads them.
+static nacre_status run_on_device(nacre_session* s, const nacre_tensor* inputs,
+                                  const nacre_buffer* outputs) {
+  s->arena_used = s->scratch_size = 0;
+  nacre_status status = s->staged_size ? ensure_arena(s) : NACRE_OK;
+  if (!status) status = nacre_bind_check(s, inputs, outputs);
+  if (status) return status;
+  if (s->profile && s->profiled_variant != s->variant) nacre_profile_clear(s);
+  s->profiled_variant = s->variant;
+  if (s->staged_size) nacre_stage_in(s, inputs);
+  status = nacre_cuda_run(s, inputs, outputs);
+  if (status) return status;
+  if (s->staged_size) nacre_stage_out(s, inputs);
+  if (s->model->variants[s->variant].binds) nacre_bind_true_shapes(s);
+  if (s->shape_capacity) nacre_shapes_note(s);
+  return NACRE_OK;
+}
+#endif
+
 nacre_status nacre_run(nacre_session* s, uint32_t entry, const nacre_tensor* inputs,
                        uint32_t input_count, const nacre_buffer* outputs, uint32_t output_count) {
   nacre_status status = nacre_session_prepare(s, entry, inputs, input_count);
@@ -242,6 +275,10 @@ nacre_status nacre_run(nacre_session* s, uint32_t entry, const nacre_tensor* inp
                    (int64_t)wanted, (int64_t)output_count);
     return NACRE_BAD_ARGUMENT;
   }
+#ifdef NACRE_CUDA
+  if (s->model->variants[s->variant].cuda) return run_on_device(s, inputs, outputs);
+  if (s->model->cuda) nacre_cuda_state_to_host(s);
+#endif
   if (!same_addresses(s, inputs, input_count, outputs, output_count)) {
     s->addresses_valid = false;
     status = ensure_arena(s);

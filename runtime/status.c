@@ -26,6 +26,8 @@ const char* nacre_status_text(nacre_status status) {
       return "not found";
     case NACRE_THREAD_ERROR:
       return "threads cannot be started";
+    case NACRE_DEVICE_LOST:
+      return "the GPU failed";
   }
   return "unknown status";
 }

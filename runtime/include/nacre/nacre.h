@@ -37,6 +37,7 @@ typedef enum nacre_status {
   NACRE_MISSING_IMPORT,  // the artifact needs a function that the application has not registered
   NACRE_NOT_FOUND,       // no entry, state or such of this name or number
   NACRE_THREAD_ERROR,    // threads cannot be started
+  NACRE_DEVICE_LOST,     // the GPU failed: the session can only be destroyed
 } nacre_status;
 
 // A short text for a status, never NULL.
@@ -96,7 +97,11 @@ typedef struct nacre_open_options {
   size_t import_count;
   uint64_t
       hide_features;  // features (formats/features.def) to do without, for tests and comparisons
+  uint32_t device;  // NACRE_DEVICE_...
 } nacre_open_options;
+
+// Where variants may run. ANY: on a GPU where the artifact has code for it and the runtime was built for that.
+enum { NACRE_DEVICE_ANY = 0, NACRE_DEVICE_CPU = 1, NACRE_DEVICE_CUDA = 2 };
 
 // Maps a file. `options` and `error` may be NULL. Weights are used where they lie in the mapping,
 // so the file must not change meanwhile.

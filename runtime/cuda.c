@@ -1,0 +1,471 @@
+// One call on the device: inputs there, the program, outputs back.
+#include "runtime/cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/device_image.h"
+#include "formats/expr.h"
+#include "runtime/os.h"
+#include "runtime/stage.h"
+
+static const struct nacre_cuda_driver* driver_of(const nacre_session* s) { return s->model->cuda->driver; }
+
+nacre_status nacre_cuda_failed(nacre_session* s, CUresult result, const char* what) {
+  const char* words = "unknown error";
+  driver_of(s)->cuGetErrorString(result, &words);
+  struct nacre_text text = nacre_session_say(s);
+  nacre_text_add(&text, "the GPU: %s: %s", what, words);
+  if (result == CU_OUT_OF_MEMORY) return NACRE_OUT_OF_MEMORY;
+  s->cuda->lost = true;
+  return NACRE_DEVICE_LOST;
+}
+
+// ---- Memory.
+
+static uint64_t aligned(uint64_t size) { return (size + 255) / 256 * 256; }
+
+static struct nacre_tensor_view input_of(const nacre_session* s, uint32_t i) {
+  struct nacre_tensor_view tensor;
+  nacre_meta_input(s->model->container.meta, s->entry, i, &tensor);
+  return tensor;
+}
+
+static uint32_t blocks_of(const nacre_session* s, const struct nacre_command* c) {
+  int64_t blocks = c->grid ? s->planned[c->grid - 1] : 1;
+  return blocks < 1 ? 1 : blocks > INT32_MAX ? INT32_MAX : (uint32_t)blocks;
+}
+
+static bool is_there(const nacre_session* s, const void* data) {
+  unsigned type = 0;
+  return data && !driver_of(s)->cuPointerGetAttribute(&type, CU_POINTER_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)data) &&
+         type == CU_MEMORY_DEVICE;
+}
+
+// Memory for the bound shapes, and where in it everything lies.
+static nacre_status lay_out(nacre_session* s, const nacre_tensor* inputs, const nacre_buffer* outputs) {
+  struct nacre_cuda_session* cuda = s->cuda;
+  const struct nacre_variant_view* v = nacre_session_view(s);
+  const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
+  uint64_t total = 0, scratch = 0;
+  for (uint32_t i = 0; i < e->input_count; ++i) {
+    cuda->input_here[i] = !s->staged[i] && is_there(s, inputs[i].data);
+    cuda->inputs[i] = cuda->input_here[i] ? (CUdeviceptr)(uintptr_t)inputs[i].data : total;
+    if (!cuda->input_here[i]) total += aligned((uint64_t)s->input_sizes[i]);
+  }
+  for (uint32_t i = 0; i < e->output_count; ++i) {
+    cuda->output_here[i] = is_there(s, outputs[i].data);
+    cuda->outputs[i] = cuda->output_here[i] ? (CUdeviceptr)(uintptr_t)outputs[i].data : total;
+    if (!cuda->output_here[i]) total += aligned((uint64_t)s->output_sizes[i]);
+  }
+  uint64_t arena = total;
+  total += aligned((uint64_t)nacre_size_value(v->arena_size, s->planned));
+  for (uint32_t i = 0; i < v->command_count; ++i) {
+    const struct nacre_command* c = &v->commands[i];
+    uint64_t size = (uint64_t)nacre_size_value(c->scratch, s->planned) * blocks_of(s, c);
+    if (c->kind == NACRE_COMMAND_call && size > scratch) scratch = size;
+  }
+  uint64_t scratch_at = total;
+  total += aligned(scratch);
+  if (total > cuda->memory_size || !cuda->memory) {
+    if (cuda->memory) driver_of(s)->cuMemFree(cuda->memory);
+    cuda->memory = 0;
+    cuda->memory_size = 0;
+    CUresult result = driver_of(s)->cuMemAlloc(&cuda->memory, total ? total : 256);
+    if (result) return nacre_cuda_failed(s, result, "no memory for these shapes");
+    cuda->memory_size = total;
+  }
+  for (uint32_t i = 0; i < e->input_count; ++i)
+    if (!cuda->input_here[i]) cuda->inputs[i] += cuda->memory;
+  for (uint32_t i = 0; i < e->output_count; ++i)
+    if (!cuda->output_here[i]) cuda->outputs[i] += cuda->memory;
+  cuda->arena = cuda->memory + arena;
+  cuda->scratch = cuda->memory + scratch_at;
+  for (uint32_t i = 0; i < v->slot_count; ++i) {
+    const struct nacre_slot* slot = &v->slots[i];
+    CUdeviceptr base = slot->kind == NACRE_SLOT_INPUT    ? cuda->inputs[slot->index]
+                       : slot->kind == NACRE_SLOT_OUTPUT ? cuda->outputs[slot->index]
+                       : slot->kind == NACRE_SLOT_WEIGHT ? s->model->cuda->weight_at[slot->index]
+                       : slot->kind == NACRE_SLOT_STATE  ? cuda->state + s->model->state_offsets[slot->index]
+                                                         : cuda->arena;
+    cuda->slots[i] = base + (uint64_t)nacre_size_value(slot->offset, s->planned);
+  }
+  return NACRE_OK;
+}
+
+// Whether the caller's memory on the device, or the lack of it, is what the layout was made for.
+static bool same_places(const nacre_session* s, const nacre_tensor* inputs, const nacre_buffer* outputs) {
+  const struct nacre_cuda_session* cuda = s->cuda;
+  const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
+  for (uint32_t i = 0; i < e->input_count; ++i) {
+    bool here = !s->staged[i] && is_there(s, inputs[i].data);
+    if (here != cuda->input_here[i] || (here && cuda->inputs[i] != (CUdeviceptr)(uintptr_t)inputs[i].data)) return false;
+  }
+  for (uint32_t i = 0; i < e->output_count; ++i) {
+    bool here = is_there(s, outputs[i].data);
+    if (here != cuda->output_here[i] || (here && cuda->outputs[i] != (CUdeviceptr)(uintptr_t)outputs[i].data)) return false;
+  }
+  return true;
+}
+
+// ---- Kernels.
+
+static const struct nacre_cuda_kernel* kernel_of(const nacre_session* s, const struct nacre_command* c) {
+  return &s->model->cuda->kernels[c->target];
+}
+
+static size_t parameter_count(const nacre_session* s, const struct nacre_command* c) {
+  return (size_t)c->operand_count + kernel_of(s, c)->node_count + 4;
+}
+
+static void set_parameters(nacre_session* s, uint32_t number) {
+  const struct nacre_variant_view* v = nacre_session_view(s);
+  const struct nacre_command* c = &v->commands[number];
+  const struct nacre_cuda_kernel* k = kernel_of(s, c);
+  uint64_t* to = s->cuda->launched[number];
+  for (uint32_t i = 0; i < c->operand_count; ++i) *to++ = s->cuda->slots[v->operands[c->first_operand + i]];
+  for (uint32_t i = 0; i < k->node_count; ++i) *to++ = (uint64_t)s->nodes[k->nodes[i]];
+  *to++ = s->cuda->status_there;
+  *to++ = number;
+  *to++ = s->cuda->scratch;
+  *to = s->cuda->counters;
+}
+
+static void all_parameters(nacre_session* s) {
+  const struct nacre_variant_view* v = nacre_session_view(s);
+  uint64_t* next = s->cuda->parameters;
+  for (uint32_t i = 0; i < v->command_count; ++i) {
+    if (v->commands[i].kind != NACRE_COMMAND_call) continue;
+    s->cuda->launched[i] = next;
+    next += parameter_count(s, &v->commands[i]);
+    set_parameters(s, i);
+  }
+}
+
+static CUresult launch(nacre_session* s, uint32_t number) {
+  const struct nacre_command* c = &nacre_session_view(s)->commands[number];
+  const struct nacre_cuda_kernel* k = kernel_of(s, c);
+  size_t size = parameter_count(s, c) * 8;
+  void* extra[] = {(void*)1, s->cuda->launched[number], (void*)2, &size, NULL};
+  return driver_of(s)->cuLaunchKernel(k->function, blocks_of(s, c), 1, 1, k->threads, 1, 1, 0, s->cuda->stream, NULL, extra);
+}
+
+// ---- A straight program as a graph.
+
+static bool is_straight(const struct nacre_variant_view* v) {
+  for (uint32_t i = 0; i < v->command_count; ++i)
+    if (v->commands[i].kind != NACRE_COMMAND_call && v->commands[i].kind != NACRE_COMMAND_end) return false;
+  return true;
+}
+
+static void drop_graph(nacre_session* s) {
+  struct nacre_cuda_session* cuda = s->cuda;
+  if (cuda->exec) driver_of(s)->cuGraphExecDestroy(cuda->exec);
+  if (cuda->graph) driver_of(s)->cuGraphDestroy(cuda->graph);
+  cuda->exec = NULL;
+  cuda->graph = NULL;
+  cuda->graph_variant = NACRE_NONE;
+}
+
+// Makes the graph of the bound variant, or gives the one that is there the parameters of other shapes and addresses.
+static CUresult update_graph(nacre_session* s) {
+  const struct nacre_cuda_driver* d = driver_of(s);
+  struct nacre_cuda_session* cuda = s->cuda;
+  const struct nacre_variant_view* v = nacre_session_view(s);
+  bool anew = cuda->graph_variant != s->variant;
+  CUresult result = 0;
+  if (anew) {
+    drop_graph(s);
+    result = d->cuGraphCreate(&cuda->graph, 0);
+  }
+  CUgraphNode before = NULL;
+  for (uint32_t i = 0; i < v->command_count && !result; ++i) {
+    const struct nacre_command* c = &v->commands[i];
+    if (c->kind != NACRE_COMMAND_call) continue;
+    const struct nacre_cuda_kernel* k = kernel_of(s, c);
+    size_t size = parameter_count(s, c) * 8;
+    void* extra[] = {(void*)1, cuda->launched[i], (void*)2, &size, NULL};
+    CUkernelParams p = {.function = k->function, .grid_x = blocks_of(s, c), .grid_y = 1, .grid_z = 1, .block_x = k->threads, .block_y = 1, .block_z = 1, .extra = extra};
+    if (anew)
+      result = d->cuGraphAddKernelNode(&cuda->graph_nodes[i], cuda->graph, before ? &before : NULL, before ? 1 : 0, &p);
+    else
+      result = d->cuGraphExecKernelNodeSetParams(cuda->exec, cuda->graph_nodes[i], &p);
+    before = cuda->graph_nodes[i];
+  }
+  if (anew && !result) result = d->cuGraphInstantiate(&cuda->exec, cuda->graph, 0);
+  if (!result) cuda->graph_variant = s->variant;
+  if (result) drop_graph(s);
+  return result;
+}
+
+// ---- Any program, command by command.
+
+static CUresult read_back(nacre_session* s, uint32_t slot, void* to, size_t size) {
+  CUresult result = driver_of(s)->cuMemcpyDtoHAsync(to, s->cuda->slots[slot], size, s->cuda->stream);
+  return result ? result : driver_of(s)->cuStreamSynchronize(s->cuda->stream);
+}
+
+static CUresult copy(nacre_session* s, const struct nacre_variant_view* v, const struct nacre_command* c) {
+  uint32_t to = v->operands[c->first_operand], from = v->operands[c->first_operand + 1];
+  int64_t size = nacre_size_value(v->slots[to].size, s->planned), other = nacre_size_value(v->slots[from].size, s->planned);
+  if (other < size) size = other;
+  if (size <= 0 || s->cuda->slots[to] == s->cuda->slots[from]) return 0;
+  return driver_of(s)->cuMemcpyDtoDAsync(s->cuda->slots[to], s->cuda->slots[from], (size_t)size, s->cuda->stream);
+}
+
+// The application's function works on copies in the host's memory.
+static CUresult import(nacre_session* s, const struct nacre_variant_view* v, const struct nacre_command* c, int32_t* code) {
+  struct nacre_import_view view;
+  uint64_t total = 0;
+  nacre_meta_import(s->model->container.meta, c->target, &view);
+  for (uint32_t i = 0; i < c->operand_count; ++i)
+    total += nacre_align_data((uint64_t)nacre_size_value(v->slots[v->operands[c->first_operand + i]].size, s->planned));
+  void** places = calloc(c->operand_count + 1u, sizeof *places);
+  uint8_t *block = places ? nacre_os_allocate(total + 64) : NULL, *next = block;
+  if (!block) {
+    free(places);
+    return CU_OUT_OF_MEMORY;
+  }
+  CUresult result = 0;
+  for (uint32_t i = 0; i < c->operand_count && !result; ++i) {
+    uint32_t slot = v->operands[c->first_operand + i];
+    size_t size = (size_t)nacre_size_value(v->slots[slot].size, s->planned);
+    places[i] = next;
+    if (i < view.input_count && size) result = read_back(s, slot, next, size);
+    next += nacre_align_data(size);
+  }
+  if (!result) *code = nacre_program_import(s, c, places);
+  for (uint32_t i = view.input_count; i < c->operand_count && !result && !*code; ++i) {
+    uint32_t slot = v->operands[c->first_operand + i];
+    size_t size = (size_t)nacre_size_value(v->slots[slot].size, s->planned);
+    if (size) result = driver_of(s)->cuMemcpyHtoDAsync(s->cuda->slots[slot], places[i], size, s->cuda->stream);
+  }
+  CUresult end = driver_of(s)->cuStreamSynchronize(s->cuda->stream);
+  nacre_os_free(block);
+  free(places);
+  return result ? result : end;
+}
+
+static CUresult timed_launch(nacre_session* s, uint32_t number) {
+  const struct nacre_cuda_driver* d = driver_of(s);
+  struct nacre_cuda_session* cuda = s->cuda;
+  float ms = 0;
+  CUresult result = d->cuEventRecord(cuda->started, cuda->stream);
+  if (!result) result = launch(s, number);
+  if (!result) result = d->cuEventRecord(cuda->ended, cuda->stream);
+  if (!result) result = d->cuEventSynchronize(cuda->ended);
+  if (!result) result = d->cuEventElapsedTime(&ms, cuda->started, cuda->ended);
+  s->profile[number].time_ns += (uint64_t)(ms * 1e6f);
+  s->profile[number].calls += 1;
+  return result;
+}
+
+static nacre_status walk(nacre_session* s) {
+  const struct nacre_variant_view* v = nacre_session_view(s);
+  uint32_t at = 0;
+  for (;;) {
+    const struct nacre_command* c = &v->commands[at];
+    const uint32_t* operands = &v->operands[c->first_operand];
+    CUresult result = 0;
+    int32_t code = 0;
+    uint32_t next = at + 1;
+    int64_t value = 0;
+    uint8_t truth = 0;
+    switch (c->kind) {
+      case NACRE_COMMAND_end:
+        return NACRE_OK;
+      case NACRE_COMMAND_call:
+        set_parameters(s, at);
+        result = s->profile ? timed_launch(s, at) : launch(s, at);
+        break;
+      case NACRE_COMMAND_copy:
+        result = copy(s, v, c);
+        break;
+      case NACRE_COMMAND_branch:
+        result = read_back(s, operands[0], &truth, 1);
+        // What follows from an error may not end.
+        if (!result && *s->cuda->status) return NACRE_OK;
+        if (!truth) next = c->target;
+        break;
+      case NACRE_COMMAND_jump:
+        next = c->target;
+        break;
+      case NACRE_COMMAND_bind:
+        result = read_back(s, operands[0], &value, sizeof value);
+        if (!result && *s->cuda->status) return NACRE_OK;
+        if (!result) code = nacre_program_bind(s, c, value);
+        break;
+      case NACRE_COMMAND_check:
+        if (!s->nodes[c->target]) code = NACRE_DATA_ERROR(NACRE_DATA_ASSERT, 0);
+        break;
+      case NACRE_COMMAND_import:
+        result = import(s, v, c, &code);
+        break;
+      default:
+        break;
+    }
+    if (result) return nacre_cuda_failed(s, result, "a command of the program");
+    if (code) {
+      driver_of(s)->cuStreamSynchronize(s->cuda->stream);
+      return nacre_program_failed(s, at, code);
+    }
+    at = next;
+  }
+}
+
+// ---- The call.
+
+static CUresult copies(nacre_session* s, const nacre_tensor* inputs, const nacre_buffer* outputs, bool in) {
+  const struct nacre_cuda_driver* d = driver_of(s);
+  struct nacre_cuda_session* cuda = s->cuda;
+  const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
+  CUresult result = 0;
+  for (uint32_t i = 0; i < e->input_count && !result; ++i) {
+    void* here = s->staged[i] ? nacre_stage_place(s, i) : inputs[i].data;
+    if (cuda->input_here[i] || !s->input_sizes[i] || (!in && !(input_of(s, i).flags & NACRE_TENSOR_MUTATED))) continue;
+    result = in ? d->cuMemcpyHtoDAsync(cuda->inputs[i], here, (size_t)s->input_sizes[i], cuda->stream)
+                : d->cuMemcpyDtoHAsync(here, cuda->inputs[i], (size_t)s->input_sizes[i], cuda->stream);
+  }
+  for (uint32_t i = 0; i < e->output_count && !result && !in; ++i)
+    if (!cuda->output_here[i] && s->output_sizes[i])
+      result = d->cuMemcpyDtoHAsync(outputs[i].data, cuda->outputs[i], (size_t)s->output_sizes[i], cuda->stream);
+  return result;
+}
+
+static nacre_status run(nacre_session* s, const nacre_tensor* inputs, const nacre_buffer* outputs) {
+  const struct nacre_cuda_driver* d = driver_of(s);
+  struct nacre_cuda_session* cuda = s->cuda;
+  bool straight = is_straight(nacre_session_view(s)) && !s->profile;
+  if (!s->addresses_valid || !same_places(s, inputs, outputs)) {
+    nacre_status status = lay_out(s, inputs, outputs);
+    if (status) return status;
+    all_parameters(s);
+    if (straight) {
+      CUresult result = update_graph(s);
+      if (result) return nacre_cuda_failed(s, result, "no graph of the program");
+    }
+    s->addresses_valid = true;
+  }
+  CUresult result = 0;
+  if (!cuda->state_there && s->model->state_bytes)
+    result = d->cuMemcpyHtoDAsync(cuda->state, s->state, (size_t)s->model->state_bytes, cuda->stream);
+  cuda->state_there = true;
+  if (!result) result = copies(s, inputs, outputs, true);
+  if (result) return nacre_cuda_failed(s, result, "inputs cannot be copied to it");
+  *cuda->status = 0;
+  nacre_status status = NACRE_OK;
+  if (straight)
+    result = d->cuGraphLaunch(cuda->exec, cuda->stream);
+  else
+    status = walk(s);
+  if (status) return status;
+  if (!result) result = copies(s, inputs, outputs, false);
+  CUresult end = d->cuStreamSynchronize(cuda->stream);
+  if (result || end) return nacre_cuda_failed(s, result ? result : end, "the program");
+  uint64_t fault = *(volatile uint64_t*)cuda->status;
+  return fault ? nacre_program_failed(s, (uint32_t)(fault >> 32) - 1, (int32_t)(uint32_t)fault) : NACRE_OK;
+}
+
+nacre_status nacre_cuda_run(nacre_session* s, const nacre_tensor* inputs, const nacre_buffer* outputs) {
+  if (s->cuda->lost) {
+    struct nacre_text text = nacre_session_say(s);
+    nacre_text_string(&text, "the GPU failed before; this session can only be destroyed");
+    return NACRE_DEVICE_LOST;
+  }
+  CUresult result = driver_of(s)->cuCtxPushCurrent(s->model->cuda->context);
+  if (result) return nacre_cuda_failed(s, result, "no context");
+  nacre_status status = run(s, inputs, outputs);
+  if (!status) nacre_program_forget(s);
+  CUcontext none;
+  driver_of(s)->cuCtxPopCurrent(&none);
+  return status;
+}
+
+void nacre_cuda_state_to_host(nacre_session* s) {
+  struct nacre_cuda_session* cuda = s->cuda;
+  CUcontext none;
+  if (!cuda || !cuda->state_there || cuda->lost) return;
+  cuda->state_there = false;
+  if (!s->model->state_bytes) return;
+  driver_of(s)->cuCtxPushCurrent(s->model->cuda->context);
+  driver_of(s)->cuMemcpyDtoHAsync(s->state, cuda->state, (size_t)s->model->state_bytes, cuda->stream);
+  driver_of(s)->cuStreamSynchronize(cuda->stream);
+  driver_of(s)->cuCtxPopCurrent(&none);
+}
+
+// ---- Sessions.
+
+nacre_status nacre_cuda_session_make(nacre_session* s) {
+  const nacre_model* model = s->model;
+  const struct nacre_cuda_driver* d = driver_of(s);
+  const struct nacre_model_limits* most = &model->limits;
+  size_t parameters = 0, slots = 0;
+  for (uint32_t i = 0, next = 0; i < model->counts.entry_count; ++i)
+    for (uint32_t j = 0; j < model->entries[i].view.variant_count; ++j, ++next) {
+      const struct nacre_model_variant* variant = &model->variants[next];
+      size_t own = 0;
+      if (!variant->cuda || !variant->loaded) continue;
+      for (uint32_t k = 0; k < variant->view.command_count; ++k)
+        if (variant->view.commands[k].kind == NACRE_COMMAND_call) own += parameter_count(s, &variant->view.commands[k]);
+      if (own > parameters) parameters = own;
+      if (variant->view.slot_count > slots) slots = variant->view.slot_count;
+    }
+  struct nacre_cuda_session* cuda = calloc(1, sizeof *cuda);
+  if (!cuda) return NACRE_OUT_OF_MEMORY;
+  s->cuda = cuda;
+  cuda->graph_variant = NACRE_NONE;
+  cuda->inputs = calloc(most->inputs + 1u, sizeof *cuda->inputs);
+  cuda->outputs = calloc(most->outputs + 1u, sizeof *cuda->outputs);
+  cuda->input_here = calloc(most->inputs + 1u, sizeof *cuda->input_here);
+  cuda->output_here = calloc(most->outputs + 1u, sizeof *cuda->output_here);
+  cuda->slots = calloc(slots + 1, sizeof *cuda->slots);
+  cuda->launched = calloc(most->commands + 1u, sizeof *cuda->launched);
+  cuda->graph_nodes = calloc(most->commands + 1u, sizeof *cuda->graph_nodes);
+  cuda->parameters = calloc(parameters + 1, sizeof *cuda->parameters);
+  if (!cuda->inputs || !cuda->outputs || !cuda->input_here || !cuda->output_here || !cuda->slots || !cuda->launched ||
+      !cuda->graph_nodes || !cuda->parameters)
+    return NACRE_OUT_OF_MEMORY;
+  CUcontext none;
+  CUresult result = d->cuCtxPushCurrent(model->cuda->context);
+  if (result) return nacre_cuda_failed(s, result, "no context");
+  result = d->cuStreamCreate(&cuda->own_stream, CU_STREAM_NON_BLOCKING);
+  cuda->stream = cuda->own_stream;
+  if (!result) result = d->cuMemHostAlloc((void**)&cuda->status, 64, CU_HOST_PORTABLE | CU_HOST_DEVICEMAP);
+  if (!result) result = d->cuMemHostGetDevicePointer(&cuda->status_there, cuda->status, 0);
+  if (!result && model->state_bytes) result = d->cuMemAlloc(&cuda->state, (size_t)model->state_bytes);
+  if (!result) result = d->cuMemAlloc(&cuda->counters, NACRE_DEVICE_COUNTERS * 4);
+  if (!result) result = d->cuMemsetD8Async(cuda->counters, 0, NACRE_DEVICE_COUNTERS * 4, cuda->stream);
+  if (!result) result = d->cuEventCreate(&cuda->started, 0);
+  if (!result) result = d->cuEventCreate(&cuda->ended, 0);
+  d->cuCtxPopCurrent(&none);
+  return result ? nacre_cuda_failed(s, result, "no session") : NACRE_OK;
+}
+
+void nacre_cuda_session_destroy(nacre_session* s) {
+  struct nacre_cuda_session* cuda = s->cuda;
+  const struct nacre_cuda_driver* d;
+  CUcontext none;
+  if (!cuda) return;
+  d = driver_of(s);
+  if (!d->cuCtxPushCurrent(s->model->cuda->context)) {
+    drop_graph(s);
+    if (cuda->memory) d->cuMemFree(cuda->memory);
+    if (cuda->state) d->cuMemFree(cuda->state);
+    if (cuda->counters) d->cuMemFree(cuda->counters);
+    if (cuda->status) d->cuMemFreeHost(cuda->status);
+    if (cuda->started) d->cuEventDestroy(cuda->started);
+    if (cuda->ended) d->cuEventDestroy(cuda->ended);
+    if (cuda->own_stream) d->cuStreamDestroy(cuda->own_stream);
+    d->cuCtxPopCurrent(&none);
+  }
+  free(cuda->inputs);
+  free(cuda->outputs);
+  free(cuda->input_here);
+  free(cuda->output_here);
+  free(cuda->slots);
+  free(cuda->launched);
+  free(cuda->graph_nodes);
+  free(cuda->parameters);
+  free(cuda);
+  s->cuda = NULL;
+}
