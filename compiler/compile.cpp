@@ -16,6 +16,7 @@
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/layout/choose.h"
+#include "compiler/layout/precision.h"
 #include "compiler/loops/address.h"
 #include "compiler/loops/lower.h"
 #include "compiler/loops/regions.h"
@@ -101,6 +102,8 @@ struct Kernels {
       if (added) {
         const std::string symbol = fmt::format("{}k{}_{}", prefix, sources.size(), kernel.name);
         sources.push_back({symbol, kernel.text(symbol)});
+        if (kernel.launch)
+          sources.back().launch = {static_cast<uint32_t>(kernel.launch->threads), static_cast<uint32_t>(kernel.buffers.size()), kernel.launch->nodes};
         names.push_back(kernel.name);
       }
       numbers.push_back(place->second);
@@ -156,6 +159,10 @@ void fit(Form& form, const CompileOptions& options) {
 
 // Fused loops -> laid out, with packed weights, places in memory and the text of kernels.
 void finish_form(Form& form, const EntryTables& entry, PackedWeights& packed, const CompileOptions& options) {
+  if (form.target->compute_capability && options.precision != NACRE_f32) {
+    choose_orders(form.program);
+    lower_precision(form.program, form.weights, options.precision);
+  }
   LaidOut laid_out = choose_layout(std::move(form.program), *form.target);
   pack_weights(laid_out, form.weights, packed, options);
   form.program = std::move(laid_out.program);
@@ -168,6 +175,13 @@ void finish_form(Form& form, const EntryTables& entry, PackedWeights& packed, co
   }
   dump(options, "5-layout", form.label, ".loops", [&] { return print(form.program); });
   form.kernels = emit_kernels(form.program, *form.target, nodes);
+}
+
+// Whether its code, as PTX, is what devices run that none of the targets is for.
+bool is_lowest_device(const Target& target, const std::vector<const Target*>& targets) {
+  return target.compute_capability && std::all_of(targets.begin(), targets.end(), [&](const Target* other) {
+    return !other->compute_capability || other->compute_capability >= target.compute_capability;
+  });
 }
 
 // Forms -> an artifact. Puts the forms in the order of the guard table: one that takes some of another's shapes comes before it,
@@ -201,6 +215,7 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const st
     toolchain.threads = static_cast<int>(options.jobs);
     toolchain.use_cache = options.use_cache;
     toolchain.small_code = options.small_code;
+    toolchain.ptx = is_lowest_device(*target, targets);
     toolchain.progress = [&](size_t done, size_t total) { report(options, "compile kernels", done, total); };
     images.push_back({*target, compile_image(kernels.sources, *target, toolchain), std::move(kernels.names)});
   }
@@ -450,6 +465,8 @@ CompiledModel compile(std::vector<Method> methods, const CompileOptions& options
     for (const Target* target : targets)
       if (target->firmware) fail(ErrorKind::user, "code for {} is linked into an image, and not loaded from an artifact: --emit static", target->name);
   }
+  if (options.precision != NACRE_f32 && std::none_of(targets.begin(), targets.end(), [](const Target* t) { return t->compute_capability != 0; }))
+    fail(ErrorKind::user, "a precision is for CUDA devices, and none of the targets is one");
   Tables tables;
   PackedWeights packed;
   std::vector<EntryForms> entries;

@@ -11,6 +11,8 @@ struct KernelHeader {
 };
 
 const std::vector<KernelHeader>& kernel_headers();
+// The same of kernels for a CUDA device, which NVRTC compiles.
+const std::vector<KernelHeader>& device_headers();
 // The program that tries a static library (harness/harness.h), in the same way.
 const std::vector<KernelHeader>& harness_headers();
 

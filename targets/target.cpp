@@ -35,7 +35,7 @@ void Target::set_caches(int64_t l1, int64_t l2) {
 const std::vector<Target>& all_targets() {
   static const std::vector<Target> targets = [] {
     std::vector<Target> all;
-    for (const auto& family : {x86_64_targets(), aarch64_targets(), riscv64_targets(), arm_targets()}) all.insert(all.end(), family.begin(), family.end());
+    for (const auto& family : {x86_64_targets(), aarch64_targets(), riscv64_targets(), arm_targets(), cuda_targets()}) all.insert(all.end(), family.begin(), family.end());
     return all;
   }();
   return targets;

@@ -13,6 +13,7 @@ struct Target {
   std::string triple;
   std::string emulation;    // as the linker calls it
   uint16_t machine = 0;     // ELF's e_machine
+  int compute_capability = 0;  // of a CUDA device: 90 for sm_90; 0: a processor
   int pointer_bytes = 8;
   bool firmware = false;    // no operating system, and no loader: code is linked into an image
   int alignment = 64;       // of weights, state and arena in an image, in bytes
@@ -61,6 +62,7 @@ std::vector<Target> x86_64_targets();
 std::vector<Target> aarch64_targets();
 std::vector<Target> riscv64_targets();
 std::vector<Target> arm_targets();
+std::vector<Target> cuda_targets();
 
 // formats/features.def as bits of Target::feature_bits.
 namespace feature {

@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/cpp.h"
 #include "compiler/codegen/contraction.h"
+#include "compiler/codegen/device.h"
 #include "compiler/codegen/nest.h"
 #include "compiler/codegen/rows.h"
 #include "compiler/loops/address.h"
@@ -53,10 +54,11 @@ int KernelContext::provenance(const Provenance& where) {
 }
 
 std::string KernelSource::text(const std::string& symbol) const {
+  if (launch)
+    return fmt::format("{}#include \"nacre/cuda.h\"\nnamespace nk {{\n\nextern \"C\" __global__ void __launch_bounds__({}) {}{}\n}}  // namespace nk\n", comment,
+                       launch->threads, symbol, body);
   return fmt::format("{}#include \"nacre/kernels.h\"\nusing namespace nk;\n\nextern \"C\" __attribute__((visibility(\"hidden\"))) int32_t {}(const nacre_kernel_args* args) {}", comment, symbol, body);
 }
-
-namespace {
 
 // Arithmetic of a group, for profiles: multiply-adds of a contraction count two, every pointwise scalar one.
 void count_work(KernelContext& k) {
@@ -91,6 +93,8 @@ void count_work(KernelContext& k) {
   k.kernel.flops = simplify(flops, k.program.symbols);
   k.kernel.bytes = simplify(bytes, k.program.symbols);
 }
+
+namespace {
 
 // What every access of the group to a buffer adds to the address.
 std::map<BufferId, int64_t> starts_of(const LoopProgram& program, const Group& group) {
@@ -130,6 +134,8 @@ std::map<BufferId, int64_t> starts_of(const LoopProgram& program, const Group& g
 // Numbers that may be larger than sizes of the smallest machine stay as wide as they come.
 const char* symbol_type(const SymbolFacts& facts) { return facts.range.min >= INT32_MIN && facts.range.max <= INT32_MAX ? "isize" : "i64"; }
 
+}  // namespace
+
 std::string comment_of(const KernelContext& k) {
   std::string text = "// " + k.group.name + "\n";
   for (const Provenance& p : k.kernel.where) {
@@ -141,8 +147,6 @@ std::string comment_of(const KernelContext& k) {
   }
   return text;
 }
-
-}  // namespace
 
 KernelSource emit_kernel(const LoopProgram& program, const Group& group, const Target& target) {
   SymbolNodes nodes;
@@ -157,6 +161,8 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
   for (const Nest& nest : group.nests)
     for (const Scalar& s : nest.code)
       if (!s.where.op.empty()) k.provenance(s.where);
+  if (group.rows && group.rows->kind == RowKind::import) return import_of(k);
+  if (target.compute_capability) return emit_device_kernel(k, nodes);
 
   // Local buffers: one element in a register, longer ones in scratch.
   Expr scratch = 0;
@@ -177,7 +183,6 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
     }
   k.kernel.scratch_bytes = scratch;
 
-  if (group.rows && group.rows->kind == RowKind::import) return import_of(k);
   if (group.rows) {
     emit_rows(k);
   } else if (group.contraction) {

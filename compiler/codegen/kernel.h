@@ -23,6 +23,14 @@ struct KernelSource {
   bool team = false;              // uses the barrier inside
   std::vector<Provenance> where;  // a data error's `which` is an index into it
 
+  // Of a device's kernel: `body` begins with the parameters.
+  struct Launch {
+    int threads = 0;              // of a block
+    Expr blocks = 1;
+    std::vector<uint32_t> nodes;  // whose values are parameters, after the buffers
+  };
+  std::optional<Launch> launch;
+
   // Set in place of a body: a function of the application's.
   struct Import {
     std::string function, arguments;

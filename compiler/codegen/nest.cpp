@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compiler/codegen/cpp.h"
+#include "compiler/codegen/reduction.h"
 #include "compiler/graph/ops.h"
 #include "compiler/loops/address.h"
 #include "compiler/loops/code.h"
@@ -33,53 +34,6 @@ std::string with_operands(const std::string& expression, const std::vector<std::
   return text;
 }
 
-std::string float_literal(double value, bool is_double) {
-  const char* suffix = is_double ? "" : "f";
-  if (std::isnan(value)) return fmt::format("__builtin_nan{}(\"\")", suffix);
-  if (std::isinf(value)) return fmt::format("{}__builtin_inf{}()", value < 0 ? "-" : "", suffix);
-  if (!is_double) value = static_cast<float>(value);
-  std::string text = is_double ? fmt::format("{}", value) : fmt::format("{}", static_cast<float>(value));
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text + suffix;
-}
-
-std::string integer_literal(int64_t value) {
-  if (value == INT64_MIN) return "(-9223372036854775807LL - 1)";
-  return std::to_string(value) + (value > INT32_MAX || value < INT32_MIN ? "LL" : "");
-}
-
-// What a reduction starts from, as a scalar of `dtype`.
-std::string identity(const std::string& prim, nacre_dtype dtype) {
-  if (prim == "sum" || prim == "any" || prim == "cumsum") return "0";
-  if (prim == "prod" || prim == "all" || prim == "cumprod") return "1";
-  const bool greatest = prim == "amin" || prim == "cummin";
-  if (is_floating(dtype)) return float_literal(greatest ? INFINITY : -INFINITY, dtype == NACRE_f64);
-  switch (dtype) {
-    case NACRE_bool_: return greatest ? "1" : "0";
-    case NACRE_u8: return greatest ? "255" : "0";
-    case NACRE_i8: return greatest ? "127" : "-128";
-    case NACRE_i16: return greatest ? "32767" : "-32768";
-    case NACRE_i32: return integer_literal(greatest ? INT32_MAX : INT32_MIN);
-    default: return integer_literal(greatest ? INT64_MAX : INT64_MIN);
-  }
-}
-
-std::string combined(const std::string& prim, const std::string& a, const std::string& b) {
-  if (prim == "sum" || prim == "cumsum") return fmt::format("{} + {}", a, b);
-  if (prim == "prod" || prim == "cumprod") return fmt::format("{} * {}", a, b);
-  if (prim == "amax" || prim == "cummax") return fmt::format("maximum({}, {})", a, b);
-  if (prim == "amin" || prim == "cummin") return fmt::format("minimum({}, {})", a, b);
-  if (prim == "any") return fmt::format("{} || {}", a, b);
-  if (prim == "all") return fmt::format("{} && {}", a, b);
-  fail(ErrorKind::internal, "no such reduction: {}", prim);
-}
-
-// Sums keep more digits than their result where one scalar accumulates many.
-nacre_dtype accumulator_dtype(const Scalar& s) {
-  const bool sums = s.prim == "sum" || s.prim == "prod" || s.prim == "cumsum" || s.prim == "cumprod";
-  return sums && (s.dtype == NACRE_f32 || is_half(s.dtype)) ? NACRE_f64 : s.dtype;
-}
-
 // Sums in float32 lanes go in two levels, so that the error grows with the root of the length and not with it: as many
 // steps go into a partial sum, which then goes into the total.
 constexpr int64_t kPartialSteps = 64;
@@ -89,8 +43,6 @@ constexpr int64_t kMostLanes = 16;
 bool is_logic(const std::string& prim) {
   return prim == "where" || prim == "eq" || prim == "ne" || prim == "logical_not" || prim.starts_with("bitwise_");
 }
-
-bool is_arg(const Scalar& s) { return s.prim == "argmax" || s.prim == "argmin"; }
 
 std::string v(int scalar) { return scalar_symbol(scalar); }
 
@@ -327,6 +279,7 @@ bool NestEmitter::vectors_fit(const std::string& variable) const {
 
 // Picks the vector loop among the innermost ones; false: none fits.
 bool NestEmitter::choose_vector() {
+  if (context_.target.compute_capability) return false;
   auto score = [&](const std::string& variable) {
     int unit = 0, other = 0;
     for (size_t i = 0; i < nest_.code.size(); ++i) {
@@ -478,7 +431,7 @@ void NestEmitter::emit_scalar(int i) {
     case ScalarOp::check_index:
       out.line("const isize {} = index_{}({}, {}, status, {});", v(i), s.prim == "below" ? "below" : "in", v(s.operands[0]), cpp(s.expr, facts_), 1 | context_.provenance(s.where) << 8);
       break;
-    case ScalarOp::accumulator: out.line("const vf {} = value;", v(i)); break;
+    case ScalarOp::accumulator: out.line("const {} {} = value;", varies(i) ? "vf" : "float", v(i)); break;
     case ScalarOp::scan: {
       const std::string sum = "s" + std::to_string(i);
       out.line("{} = {};", sum, combined(s.prim, sum, v(s.operands[0])));
@@ -594,7 +547,7 @@ void NestEmitter::emit_reduced() {
     } else if (in_vectors(i)) {
       out.line("vf r{} = splat({});", i, identity(s.prim, s.dtype));
     } else {
-      out.line("{} r{} = {};", scalar_type(accumulator_dtype(s)), i, identity(s.prim, s.dtype));
+      out.line("{} r{} = {};", accumulator_type(s, context_.target), i, identity(s.prim, s.dtype));
     }
   }
   const auto before = emitted_;
@@ -723,7 +676,7 @@ void NestEmitter::emit(bool split) {
   }
   for (size_t i = 0; i < nest_.code.size(); ++i) {
     const Scalar& s = nest_.code[i];
-    if (s.op == ScalarOp::scan) out.line("{} s{} = {};", scalar_type(accumulator_dtype(s)), i, identity(s.prim, s.dtype));
+    if (s.op == ScalarOp::scan) out.line("{} s{} = {};", accumulator_type(s, context_.target), i, identity(s.prim, s.dtype));
   }
   if (inner) open(*inner, inner_split ? "range.begin" : "0", inner_split ? "range.end" : cpp(inner->extent, facts_));
   emit_body();
@@ -743,6 +696,12 @@ void NestEmitter::depend_on_result(const std::string& vector) {
 bool NestEmitter::epilogue_fits(const std::string& vector) {
   depend_on_result(vector);
   return reduced_.empty() && vectors_fit(vector);
+}
+
+void NestEmitter::emit_scalar_epilogue() {
+  emitted_.assign(nest_.code.size(), false);
+  for (const LoopVar& loop : nest_.loops) open_.insert(loop.name);
+  emit_body();
 }
 
 void NestEmitter::emit_epilogue(const std::string& vector) {

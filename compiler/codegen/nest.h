@@ -25,9 +25,22 @@ class NestEmitter {
   // the vector `value`, with `lanes` elements along `vector`. False (and nothing is written) if it cannot be vectors.
   bool epilogue_fits(const std::string& vector);
   void emit_epilogue(const std::string& vector);
+  // The same with the result at this point as the float `value`.
+  void emit_scalar_epilogue();
+
+  // On a device (device.h): prepare_device() first. Over the teams of the whole grid, in each of which `width` threads share the
+  // work of one point; or within one team, whose threads share the points or, where these are few, the reduced loops.
+  void prepare_device();
+  void emit_over_grid(int width);
+  void emit_in_team(int width);
+  bool spreads(int width) const;  // the points, and not the terms of a reduction, are divided among the threads of a team
+  bool reads_in_rows() const;  // what a reduction reads lies side by side
+  Expr kept_points() const;
+  Expr reduced_points() const;
 
   // True if the nest's own loops can be divided among threads.
   bool splittable() const;
+  bool scans() const;
   // Estimates of one pass over the nest.
   Expr points() const;
 
@@ -53,9 +66,12 @@ class NestEmitter {
   void emit_stores();
   void emit_body();
   void emit_reduced();
+  void open_points(const std::vector<LoopVar>& loops, const std::string& counter, const std::string& begin, const std::string& step);
+  void emit_team_reduced();
+  void emit_team_stores(bool alone);
+  void emit_body_in_team(bool alone);
   void open_loop(const LoopVar& loop, const std::string& begin, const std::string& end);
   void close_loop();
-  bool scans() const;
 
   KernelContext& context_;
   Nest nest_;

@@ -272,6 +272,11 @@ class VariantBuilder {
       if (needs_barrier(kernel.serial)) c.flags |= NACRE_COMMAND_BARRIER;
       if (kernel.team) c.flags |= NACRE_COMMAND_TEAM;
       c.threads = kernel.serial ? 1 : 0;
+      if (kernel.launch) {
+        const Size blocks = nodes_.add(simplify(capacity(kernel.launch->blocks, later_, program_.symbols), program_.symbols));
+        c.grid = 1 + (blocks.is_constant() ? nodes_.constant_node(blocks.raw) : blocks.node_number());
+        c.threads = static_cast<uint32_t>(kernel.launch->threads);
+      }
       c.target = kernel_of[g];
       for (size_t i = 0; i < kernel.buffers.size(); ++i) c.operands.push_back(slot(kernel.buffers[i], i < kernel.starts.size() ? kernel.starts[i] : 0));
       for (const Provenance& p : kernel.where) c.provenances.push_back(t_.provenance(p));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/codegen/kernel.h"
+#include "compiler/loops/address.h"
 
 namespace nacre {
 
@@ -55,11 +56,18 @@ struct KernelContext {
     return found == starts.end() ? 0 : found->second;
   }
 
+  // Whether it is a local buffer of one element.
+  bool in_register(BufferId buffer) const { return program[buffer].kind == BufferKind::local && simplify(elements_of(program[buffer]), program.symbols).is(1); }
+
   // The C++ name of the buffer's pointer; the first use makes it an argument of the kernel (a local buffer gets scratch).
   std::string pointer(BufferId buffer);
   // The position of `where` in the kernel's provenances, added if it is new.
   int provenance(const Provenance& where);
 };
+
+// For profiles, and for people.
+void count_work(KernelContext& k);
+std::string comment_of(const KernelContext& k);
 
 // The C++ type of an element in memory, and of a scalar in registers.
 std::string storage_type(nacre_dtype dtype);

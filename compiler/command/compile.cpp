@@ -26,6 +26,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
 #include "compiler/support/print.h"
+#include "compiler/support/target.h"
 #include "formats/costs.h"
 #include "formats/writer.h"
 
@@ -48,6 +49,7 @@ struct CompileCommand {
   std::vector<std::string> imports;
   std::string artifact;
   std::string target = "native";
+  std::string precision = "fp32";
   std::string emit = "artifact";
   std::string dump;
   unsigned threads = 0;
@@ -240,6 +242,7 @@ int compile_command(const CompileCommand& command) {
     options.memory_limit = command.memory_limit == "least" ? 0 : bytes_in(command.memory_limit, "--memory-limit");
   if (!command.flash_limit.empty()) options.flash_limit = bytes_in(command.flash_limit, "--flash-limit");
   if (command.threads) options.jobs = command.threads;
+  options.precision = precision_named(command.precision);
   options.progress = [&](const std::string& what, std::size_t done, std::size_t total) {
     progress.show(what, done, total);
   };
@@ -376,6 +379,9 @@ Action add_compile(CLI::App& app) {
                    "native (default) or a name that `nacre targets` lists; several, separated by commas, "
                    "share program and weights")
       ->type_name("TARGET,...");
+  verb->add_option("--precision", command->precision,
+                   "fp32 (default), fp16 or bf16: what a GPU keeps between kernels, and matrices of weights; sums stay float32")
+      ->check(CLI::IsMember({"fp32", "fp16", "bf16"}));
   verb->add_option("--threads", command->threads, "kernels compiled at the same time; default: 2")
       ->check(CLI::Range(1, 1024));
   verb->add_option("--dump", command->dump,

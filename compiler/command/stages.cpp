@@ -282,7 +282,8 @@ std::unique_ptr<Runner> make_loops_runner(const Program& primitive) {
 std::unique_ptr<Runner> make_artifact_runner(const formats::Artifact& artifact, std::uint32_t entry,
                                              unsigned threads, const Imports& imports) {
   for (const formats::Variant& variant : artifact.entries.at(entry).variants)
-    if (runs_here(target_of(artifact, variant))) return std::make_unique<ArtifactRunner>(artifact, entry, threads, imports);
+    // Whether there is a device for it, the runtime finds out.
+    if (const Target& target = target_of(artifact, variant); target.compute_capability || runs_here(target)) return std::make_unique<ArtifactRunner>(artifact, entry, threads, imports);
   const Remote remote = find_remote(target_of(artifact, artifact.entries[entry].variants[0]));
   if (remote.command.empty()) fail(ErrorKind::environment, "{}", remote.missing);
   return make_remote_runner(artifact, entry, threads, remote.command);
@@ -317,6 +318,15 @@ bool Pipeline::is_random() {
   }
 }
 
+const CompiledModel& Pipeline::model() {
+  if (!model_) {
+    std::vector<Method> methods;
+    methods.push_back(make_method(captured_.graph.name, functional(), captured_.graph));
+    model_ = std::make_unique<CompiledModel>(compile(std::move(methods), options_));
+  }
+  return *model_;
+}
+
 std::unique_ptr<Runner> Pipeline::runner(Stage stage) {
   switch (stage) {
     case Stage::captured:
@@ -328,11 +338,7 @@ std::unique_ptr<Runner> Pipeline::runner(Stage stage) {
     case Stage::loops:
       return make_loops_runner(primitive());
     case Stage::artifact:
-      if (!model_) {
-        std::vector<Method> methods;
-        methods.push_back(make_method(captured_.graph.name, functional(), captured_.graph));
-        model_ = std::make_unique<CompiledModel>(compile(std::move(methods), options_));
-      }
+      model();
       if (!options_.library.empty())
         return make_library_runner(
             *model_, make_library(*model_, options_.library, captured_.graph.name, options_), 0);

@@ -60,6 +60,7 @@ class Pipeline {
   Pipeline(Program captured, CompileOptions options, unsigned threads, Imports imports = {});
   std::unique_ptr<Runner> runner(Stage stage);
   const Program& captured() const { return captured_; }
+  const CompiledModel& model();
   // Its results are random numbers: only their shapes can be compared.
   bool is_random();
 

@@ -24,10 +24,12 @@
 #include "compiler/command/bisect.h"
 #include "compiler/command/exporter.h"
 #include "compiler/command/imports.h"
+#include "compiler/command/pack.h"
 #include "compiler/command/program.h"
 #include "compiler/command/stages.h"
 #include "compiler/command/verbs.h"
 #include "compiler/support/error.h"
+#include "compiler/support/target.h"
 #include "compiler/toolchain/toolchain.h"
 
 namespace nacre {
@@ -40,6 +42,8 @@ struct VerifyOptions {
   std::vector<std::string> cases;
   std::string stage;
   std::string target = "native";
+  std::string precision = "fp32";
+  std::string pack;
   std::string emit = "artifact";
   unsigned jobs = 0;
   unsigned threads = 1;
@@ -106,6 +110,7 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     complete(the_case, captured);
     CompileOptions compile_options;
     compile_options.target = options.target;
+    compile_options.precision = precision_named(options.precision);
     if (options.emit == "static") compile_options.library = "model";
     compile_options.use_cache = !options.no_cache;
     compile_options.jobs = options.jobs > 1 ? 1 : 2;
@@ -115,6 +120,14 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     const std::string imported = library_functions(captured.graph);
     Pipeline pipeline(std::move(captured), compile_options, options.threads, load_imports(options.imports));
     if (pipeline.is_random()) the_case.shape_only = true;
+    if (!options.pack.empty()) {
+      verdict.stage = stage_name(Stage::artifact);
+      entered(verdict.stage);
+      pack_case(the_case, pipeline.model().artifact, compile_options.precision, std::filesystem::path(options.pack) / the_case.name);
+      verdict.passed = true;
+      verdict.summary = "packed";
+      return verdict;
+    }
     Comparison worst;
     const auto reproduce = [&] {
       if (options.bisect.empty()) return;
@@ -349,6 +362,10 @@ Action add_verify(CLI::App& app) {
                    "one stage only: " + stage_names(kRunStages))
       ->type_name("STAGE");
   verb->add_option("--target", options->target, "of the artifact; default: native");
+  verb->add_option("--precision", options->precision, "as in compile");
+  verb->add_option("--pack", options->pack,
+                   "instead of running them: compile, and write what a machine without PyTorch needs to run and judge them (tests/cuda)")
+      ->type_name("FOLDER");
   verb->add_option("--emit", options->emit,
                    "what stands for the artifact: `artifact` (default) or a `static` library, as "
                    "nacre compile makes it")

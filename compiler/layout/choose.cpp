@@ -5,7 +5,9 @@
 
 #include "compiler/codegen/contraction.h"
 #include "compiler/layout/generic.h"
+#include "compiler/layout/device.h"
 #include "compiler/layout/pack.h"
+#include "compiler/layout/recurrent.h"
 #include "compiler/loops/address.h"
 #include "compiler/support/error.h"
 
@@ -319,11 +321,9 @@ class Tiles {
   std::vector<Group> before_;
 };
 
-// The products of the inputs with their weights do not wait for each other: one matrix product for all time steps, with the
-// biases. What remains for the recurrent tile is h times w_hh, step by step; its operand 0 becomes the projected input.
 void Tiles::recurrent(Contraction& c) {
   const bool lstm = c.kind == ContractionKind::lstm;
-  const size_t w_ih = lstm ? 3 : 2, w_hh = w_ih + 1, b_ih = w_ih + 2, b_hh = w_ih + 3;
+  const size_t w_ih = lstm ? 3 : 2, w_hh = w_ih + 1;
   for (size_t i : {w_ih, w_hh})
     if (program_[c.operands[i].buffer].kind != BufferKind::weight)
       throw Error(ErrorKind::unsupported, "a recurrent layer whose weights are not constant has no kernel",
@@ -333,81 +333,26 @@ void Tiles::recurrent(Contraction& c) {
     if (!lies || (i > 0 && !lies->strides.back().is(1))) copy(c, i, c.operand_loops[i]);
   }
 
-  const std::vector<LoopVar>& x = c.operand_loops[0];  // t, b, i
-  const std::vector<LoopVar>& w = c.operand_loops[w_ih];
-  const LoopVar time{"t", x[0].extent}, batch{"b", x[1].extent}, gate{"g", w[0].extent}, in{"k", x[2].extent};
-  const auto at = [](const Operand& operand, const std::vector<LoopVar>& from, const std::vector<LoopVar>& to) {
-    std::map<std::string, Expr> map;
-    for (size_t i = 0; i < from.size(); ++i) map[from[i].name] = Expr::symbol(to[i].name);
-    Operand result = operand;
-    for (Expr& e : result.at) e = e.substitute(map);
-    return result;
-  };
-  Contraction product;
-  product.kind = ContractionKind::matmul;
-  product.loops = {batch, time, gate, in};
-  product.reduced = 1;
-  product.dtype = c.dtype;
-  product.where = c.where;
-  product.operands = {at(c.operands[0], x, {time, batch, in}), at(c.operands[w_ih], w, {gate, in})};
-
-  Buffer projected;
-  projected.name = program_[c.operands[0].buffer].name + ".projected";
-  projected.dtype = c.dtype;
-  projected.shape = {time.extent, batch.extent, gate.extent};
-  program_.buffers.push_back(projected);
-  const BufferId id = static_cast<BufferId>(program_.buffers.size()) - 1;
-  Nest epilogue;
-  epilogue.loops = {batch, time, gate};
-  Scalar sum;
-  sum.op = ScalarOp::accumulator;
-  sum.dtype = c.dtype;
-  sum.where = c.where;
-  epilogue.code = {sum};
-  int value = 0;
-  // The reset gate of a GRU scales h's part of the candidate, bias included, so that bias stays with h.
-  for (size_t i : lstm ? std::vector<size_t>{b_ih, b_hh} : std::vector<size_t>{b_ih}) {
-    if (i >= c.operands.size() || c.operands[i].buffer < 0) continue;
-    Scalar load;
-    load.op = ScalarOp::load;
-    load.dtype = c.dtype;
-    load.where = c.where;
-    load.buffer = c.operands[i].buffer;
-    load.at = at(c.operands[i], c.operand_loops[i], {gate}).at;
-    epilogue.code.push_back(load);
-    Scalar add;
-    add.op = ScalarOp::pointwise;
-    add.prim = "add";
-    add.dtype = c.dtype;
-    add.where = c.where;
-    add.operands = {value, static_cast<int>(epilogue.code.size()) - 1};
-    epilogue.code.push_back(add);
-    value = static_cast<int>(epilogue.code.size()) - 1;
+  for (Group& group : project_inputs(program_, c)) {
+    matmul(*group.contraction);
+    before_.push_back(std::move(group));
   }
-  epilogue.stores = {{id, {Expr::symbol("t"), Expr::symbol("b"), Expr::symbol("g")}, value, StoreMode::assign}};
-  Group group;
-  group.name = lstm ? "lstm_inputs" : "gru_inputs";
-  group.nests = {epilogue};
-  matmul(product);
-  group.contraction = product;
-  before_.push_back(group);
-
   c.form = ContractionForm::packed;
-  c.operands[0] = {id, {Expr::symbol("t"), Expr::symbol("b"), Expr::symbol("g")}};
-  c.operand_loops[0] = {time, batch, gate};
-  c.operands[w_ih].buffer = -1;
-  if (lstm && b_hh < c.operands.size()) c.operands[b_hh].buffer = -1;
-  if (b_ih < c.operands.size()) c.operands[b_ih].buffer = -1;
   packer_.recurrent(c, w_hh, lstm ? 4 : 3);
 }
 
 }  // namespace
 
-LaidOut choose_layout(LoopProgram program, const Target& target) {
+void choose_orders(LoopProgram& program) {
   Orders orders(program);
   orders.keep_rows();
   orders.from_convolutions();
   orders.spread();
+}
+
+LaidOut choose_layout(LoopProgram program, const Target& target) {
+  if (target.compute_capability) return {lay_out_for_device(std::move(program)), {}, {}};
+  choose_orders(program);
   Packer packer(program, target);
   program.groups = Tiles(program, target, packer).choose();
   LaidOut result;

@@ -21,6 +21,9 @@ struct LaidOut {
 
 LaidOut choose_layout(LoopProgram program, const Target& target);
 
+// The first part of it: the order of the dims of temporaries in memory.
+void choose_orders(LoopProgram& program);
+
 // The given user input comes with its second dimension last in memory; what reads it follows.
 void lie_channels_last(LoopProgram& program, size_t input);
 

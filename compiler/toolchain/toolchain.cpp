@@ -14,6 +14,7 @@
 #include "compiler/support/hash.h"
 #include "compiler/support/library.h"
 #include "compiler/toolchain/cache.h"
+#include "compiler/toolchain/device_image.h"
 #include "compiler/toolchain/module.h"
 #include "formats/kernel_abi.h"
 #include "targets/kernel_sources.h"
@@ -109,7 +110,8 @@ Source kernel_table(std::span<const Source> sources) {
 constexpr const char* kKernelHeader = "nacre/kernels.h";
 constexpr std::size_t kManySources = 3;
 
-std::string compile_source(const Source& source, const Target& target, const std::vector<std::string>& flags, bool one_of_many) {
+std::string compile_source(const Source& source, const Target& target, const std::vector<std::string>& flags, bool one_of_many, bool ptx) {
+  if (target.compute_capability) return compile_device_object(source, target, ptx);
   CompileJob job{source.name, source.text, flags, {}};
   if (one_of_many) job.common = kKernelHeader;
   for (const KernelHeader& header : kernel_headers())
@@ -124,7 +126,8 @@ std::string compile_source(const Source& source, const Target& target, const std
 }
 
 // Everything that decides what the object is.
-std::string cache_key(const Source& source, const std::vector<std::string>& flags) {
+std::string cache_key(const Source& source, const Target& target, const std::vector<std::string>& flags, bool ptx) {
+  if (target.compute_capability) return device_cache_key(source, target, ptx);
   static const std::string headers = [] {
     std::string all;
     for (const KernelHeader& header : kernel_headers())
@@ -189,7 +192,7 @@ Compiled compile_all(std::span<const Source> all, std::size_t counted, const Tar
   objects.resize(all.size());
   std::vector<std::size_t> missing;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    keys[i] = cache_key(all[i], flags);
+    keys[i] = cache_key(all[i], target, flags, options.ptx);
     if (std::optional<std::string> found = cache.find(keys[i]))
       objects[i] = std::move(*found);
     else
@@ -205,7 +208,7 @@ Compiled compile_all(std::span<const Source> all, std::size_t counted, const Tar
   in_parallel(missing.size(), options.threads > 0 ? options.threads : processors(),
               [&](std::size_t i) {
                 const std::size_t at = missing[i];
-                objects[at] = compile_source(all[at], target, flags, missing.size() >= kManySources);
+                objects[at] = compile_source(all[at], target, flags, missing.size() >= kManySources, options.ptx);
                 cache.store(keys[at], objects[at]);
                 const std::lock_guard<std::mutex> lock(progress_lock);
                 ++done;
@@ -229,6 +232,12 @@ void load_toolchain() { module(); }
 
 CodeImage compile_image(std::span<const Source> sources, const Target& target,
                         const ToolchainOptions& options) {
+  if (target.compute_capability) {
+    Compiled made = compile_all(sources, sources.size(), target, Use::image, options);
+    CodeImage image = device_image(sources, made.objects, target);
+    image.compiled = made.compiled;
+    return image;
+  }
   std::vector<Source> all(sources.begin(), sources.end());
   all.push_back(kernel_table(sources));
   Compiled made = compile_all(all, sources.size(), target, Use::image, options);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,23 +15,31 @@
 
 namespace nacre {
 
-// One kernel: its source defines `extern "C" int32_t NAME(const nacre_kernel_args*)`.
+// How a kernel of a device is started (formats/device_image.h).
+struct LaunchFacts {
+  std::uint32_t threads = 0, operands = 0;
+  std::vector<std::uint32_t> nodes;
+};
+
+// One kernel: its source defines `extern "C" int32_t NAME(const nacre_kernel_args*)`, or a `__global__` function NAME.
 struct Source {
   std::string name;
   std::string text;
+  std::optional<LaunchFacts> launch = {};
 };
 
 struct ToolchainOptions {
   int threads = 0;  // 0: as many as there are processors
   bool use_cache = true;
   bool small_code = false;  // compiled for size, not for speed
+  bool ptx = false;  // for a device, beside its own code, what later ones can run
   std::filesystem::path cache_folder;  // empty: the user's
   // Called after each kernel, from any of the threads but never from two at once.
   std::function<void(std::size_t done, std::size_t total)> progress;
 };
 
 struct CodeImage {
-  std::vector<std::uint8_t> bytes;  // an ELF shared object whose entry is the table of kernels
+  std::vector<std::uint8_t> bytes;  // an ELF shared object whose entry is the table of kernels, or device_image.h
   std::vector<std::uint32_t> kernel_sizes;  // bytes of code and constants of each kernel, in order
   std::size_t compiled = 0;                 // kernels that were not in the cache
 };

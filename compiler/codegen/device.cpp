@@ -1,0 +1,227 @@
+#include "compiler/codegen/device.h"
+
+#include <algorithm>
+
+#include "compiler/codegen/cpp.h"
+#include "compiler/codegen/device_rows.h"
+#include "compiler/codegen/nest.h"
+#include "compiler/loops/address.h"
+#include "compiler/loops/code.h"
+#include "compiler/support/error.h"
+
+namespace nacre {
+
+namespace {
+
+constexpr int kBlock = 256;             // threads of a block, mostly
+constexpr int64_t kManyPoints = 8192;   // keep a device busy with a thread each
+constexpr int64_t kSharedBytes = 32768; // of a block's local buffers
+constexpr int64_t kPrivateElements = 32; // of a thread's
+constexpr int64_t kMostBlocks = int64_t{1} << 20;
+
+// Threads that share what is to be done `length` times.
+int width_for(int64_t length) { return length <= 8 ? 1 : length <= 512 ? 32 : length <= 8192 ? kBlock : 1024; }
+
+class Emitter {
+ public:
+  Emitter(KernelContext& context, const SymbolNodes& nodes) : k_(context), nodes_(nodes), facts_(facts_in(k_.program, k_.group, Nest{})) {}
+
+  KernelSource emit() {
+    const Group& group = k_.group;
+    if (group.rows) {
+      launch_ = emit_device_rows(k_);
+    } else if (group.contraction) {
+      const ContractionKind kind = group.contraction->kind;
+      const bool recurrent = kind == ContractionKind::lstm || kind == ContractionKind::gru;
+      launch_ = recurrent ? emit_device_recurrent(k_) : emit_device_product(k_);
+    } else if (group.serial) {
+      serial();
+    } else if (!group.outer.empty()) {
+      outer();
+    } else if (group.nests.size() == 1) {
+      alone();
+    } else {
+      in_one_block();
+    }
+    finish();
+    return std::move(k_.kernel);
+  }
+
+ private:
+  int64_t typical_of(const Expr& e) const { return typical(e, k_.program.symbols); }
+
+  void serial() {
+    launch_.threads = 1;
+    k_.out.line("const Team<1> team;");
+    place_locals(1);
+    for (const LoopVar& loop : k_.group.outer) k_.out.open("for (isize {0} = 0; {0} < {1}; ++{0}) {{", loop.name, cpp(loop.extent, facts_));
+    for (const Nest& nest : k_.group.nests) {
+      k_.out.open("{{");
+      NestEmitter(k_, nest, k_.group.outer).emit(false);
+      k_.out.close();
+    }
+    for (size_t i = 0; i < k_.group.outer.size(); ++i) k_.out.close();
+  }
+
+  // A lone nest whose own loops are spread.
+  void alone() {
+    NestEmitter nest(k_, k_.group.nests[0], {});
+    nest.prepare_device();
+    Expr points = nest.kept_points();
+    int width = 1;
+    if (nest.scans())
+      points = floordiv(points, imax_one(k_.group.nests[0].loops.back().extent));
+    else if (nest.reads_in_rows() || typical_of(points) < kManyPoints)
+      width = width_for(typical_of(nest.reduced_points()));
+    // Points of few terms are better off with a thread each where there are enough of them.
+    if (width == 32 && typical_of(points) >= 64 * kManyPoints && typical_of(nest.reduced_points()) < 32) width = 1;
+    team(width, points);
+    nest.emit_over_grid(width);
+  }
+
+  static Expr imax_one(const Expr& e) { return max(e, Expr(1)); }
+
+  void outer() {
+    Expr total = 1;
+    for (const LoopVar& loop : k_.group.outer) total = total * loop.extent;
+    total = simplify(total, facts_);
+    int64_t longest = 1;
+    bool scans = false;
+    for (const Nest& n : k_.group.nests) {
+      NestEmitter nest(k_, n, k_.group.outer);
+      longest = std::max(longest, typical_of(nest.spreads(32) ? nest.kept_points() : nest.kept_points() * nest.reduced_points()));
+      scans = scans || nest.scans();
+    }
+    const int width = scans ? 1 : width_for(longest);
+    team(width, total);
+    place_locals(width);
+    k_.out.open("for (isize outer = team.index(); outer < {}; outer += team.count()) {{", cpp(total, facts_));
+    Expr step = 1;
+    std::vector<std::string> lines;
+    for (size_t i = k_.group.outer.size(); i-- > 0;) {
+      std::string value = step.is(1) ? "outer" : fmt::format("outer / {}", cpp(simplify(step, facts_), facts_));
+      if (i > 0) value = fmt::format("{} % {}", value, cpp(k_.group.outer[i].extent, facts_));
+      lines.push_back(fmt::format("[[maybe_unused]] const isize {} = {};", k_.group.outer[i].name, value));
+      step = step * k_.group.outer[i].extent;
+    }
+    for (size_t i = lines.size(); i-- > 0;) k_.out.line("{}", lines[i]);
+    nests(width, k_.group.outer);
+    k_.out.close();
+  }
+
+  void in_one_block() {
+    constexpr int kWidth = 1024;
+    team(kWidth, 1);
+    place_locals(kWidth);
+    nests(kWidth, {});
+  }
+
+  // One after the other: each may read what the team's threads have written in the one before.
+  void nests(int width, const std::vector<LoopVar>& around) {
+    for (const Nest& n : k_.group.nests) {
+      k_.out.open("{{");
+      NestEmitter nest(k_, n, around);
+      nest.prepare_device();
+      nest.emit_in_team(width);
+      k_.out.close();
+      if (width > 1) k_.out.line("team.sync();");
+    }
+  }
+
+  // `points`: iterations that teams take.
+  void team(int width, const Expr& points) {
+    launch_.threads = width > 32 ? width : typical_of(points * width) < 32768 ? 64 : kBlock;
+    const int64_t teams = launch_.threads / width;
+    launch_.blocks = min(ceildiv(points, teams), Expr(kMostBlocks));
+    k_.out.line("const Team<{}> team;", width);
+  }
+
+  // Local buffers: one element in a register, longer ones in shared memory if that is known to be enough, else in scratch.
+  void place_locals(int width) {
+    const int teams = std::max(1, launch_.threads / width);
+    int64_t shared = 0;
+    Expr scratch = 0;
+    for (const Nest& nest : k_.group.nests)
+      for (const Store& s : nest.stores) {
+        const Buffer& b = k_.program[s.buffer];
+        if (b.kind != BufferKind::local || k_.pointers.contains(s.buffer)) continue;
+        const std::string name = "l" + std::to_string(k_.pointers.size()), type = storage_type(b.dtype);
+        k_.pointers[s.buffer] = name;
+        const Expr elements = simplify(elements_of(b), k_.program.symbols);
+        const auto count = elements.constant();
+        const auto size = static_cast<int64_t>(nacre_dtype_size_bytes(b.dtype));
+        if (count && (*count <= 1 || (width == 1 && *count <= kPrivateElements))) {
+          k_.out.line("{} {}[{}];", type, name, std::max<int64_t>(1, *count));
+        } else if (count && width > 1 && shared + *count * size * teams <= kSharedBytes) {
+          shared += *count * size * teams;
+          k_.out.line("__shared__ {} {}_all[{}][{}];", type, name, teams, *count);
+          k_.out.line("{}* const {} = {}_all[threadIdx.x / {}];", type, name, name, width);
+        } else {
+          k_.out.line("{0}* const {1} = reinterpret_cast<{0}*>(launch.scratch + i64(team.index()) * ({3}) + {2});", type, name, cpp(scratch, facts_), "SCRATCH");
+          scratch = simplify(scratch + ceildiv(elements * size, 64) * 64, k_.program.symbols);
+        }
+      }
+    if (scratch.is(0)) return;
+    k_.kernel.scratch_bytes = simplify(scratch * teams, k_.program.symbols);
+    scratch_text_ = cpp(scratch, facts_);
+    launch_.blocks = min(launch_.blocks, Expr(1024));
+  }
+
+  // Whether indices need 64 bits.
+  bool wide() const {
+    const auto large = [&](const Expr& e) {
+      const Interval range = interval(e, k_.program.symbols);
+      return range.max == kUnbounded || range.max >= (int64_t{1} << 31) - (int64_t{1} << 21);
+    };
+    for (BufferId b : k_.kernel.buffers)
+      if (large(simplify(elements_of(k_.program[b]), k_.program.symbols))) return true;
+    Expr outer = 1;
+    for (const LoopVar& loop : k_.group.outer) outer = outer * loop.extent;
+    for (const Nest& nest : k_.group.nests) {
+      Expr points = outer;
+      for (const LoopVar& loop : nest.loops) points = points * loop.extent;
+      if (large(simplify(points, k_.program.symbols))) return true;
+    }
+    return false;
+  }
+
+  void finish() {
+    std::string body = k_.out.text();
+    for (size_t at; (at = body.find("SCRATCH")) != std::string::npos;) body.replace(at, 7, scratch_text_);
+    std::set<BufferId> written = buffers_written(k_.group);
+    std::string parameters;
+    for (size_t i = 0; i < k_.kernel.buffers.size(); ++i) {
+      const BufferId id = k_.kernel.buffers[i];
+      parameters += fmt::format("{}{}* __restrict__ data{}, ", written.contains(id) ? "" : "const ", storage_type(k_.program[id].dtype), i);
+    }
+    std::string head;
+    const bool is_wide = wide();
+    head += fmt::format("  using isize = {};\n", is_wide ? "i64" : "int");
+    for (const auto& [name, symbol] : k_.program.symbols) {
+      if (body.find(name) == std::string::npos) continue;
+      const uint32_t node = nodes_.at(name);
+      parameters += fmt::format("const i64 node{}, ", node);
+      launch_.nodes.push_back(node);
+      const bool narrow = !is_wide && symbol.range.min >= INT32_MIN && symbol.range.max <= INT32_MAX;
+      head += fmt::format("  [[maybe_unused]] const {} {} = node{};\n", narrow ? "isize" : "i64", name, node);
+    }
+    head += "  int32_t status = 0;\n";
+    k_.kernel.body = "(" + parameters + "const Launch launch) {\n" + head + body + "  report(launch, status);\n}\n";
+    k_.kernel.launch = launch_;
+    k_.kernel.serial = false;
+    count_work(k_);
+    k_.kernel.comment = comment_of(k_);
+  }
+
+  KernelContext& k_;
+  const SymbolNodes& nodes_;
+  const Facts facts_;
+  KernelSource::Launch launch_;
+  std::string scratch_text_;
+};
+
+}  // namespace
+
+KernelSource emit_device_kernel(KernelContext& k, const SymbolNodes& nodes) { return Emitter(k, nodes).emit(); }
+
+}  // namespace nacre

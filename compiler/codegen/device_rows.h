@@ -1,0 +1,12 @@
+// A device's kernels that call the kernel library: whole rows, and contractions that are no loop nests.
+#pragma once
+
+#include "compiler/codegen/writer.h"
+
+namespace nacre {
+
+KernelSource::Launch emit_device_rows(KernelContext& k);
+KernelSource::Launch emit_device_product(KernelContext& k);
+KernelSource::Launch emit_device_recurrent(KernelContext& k);
+
+}  // namespace nacre

@@ -1,0 +1,101 @@
+#include "compiler/command/pack.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "compiler/command/compare.h"
+#include "compiler/support/dtype.h"
+#include "compiler/support/file.h"
+
+namespace nacre {
+namespace {
+
+class Pack {
+ public:
+  explicit Pack(nacre_dtype precision) : precision_(precision) {}
+
+  void line(const std::string& text) { text_ += text + "\n"; }
+
+  std::string described(const HostTensor& tensor) const {
+    std::string text = fmt::format("{} {}", nacre_dtype_name(real_of(tensor.dtype)), tensor.shape.size());
+    for (const std::int64_t size : tensor.shape) text += fmt::format(" {}", size);
+    return text;
+  }
+
+  // Where the bytes are.
+  std::string put(const void* data, std::size_t size) {
+    const std::size_t at = bytes_.size();
+    bytes_.append(static_cast<const char*>(data), size);
+    bytes_.append((64 - size % 64) % 64, '\0');
+    return fmt::format("{} {}", at, size);
+  }
+
+  // What a result has to be near to, and how near.
+  std::string expected(const HostTensor& own, const HostTensor* reference) {
+    const auto values = as_doubles(own);
+    if (!values) return put(own.data.get(), own.size_bytes) + " -1";
+    const Comparison rule = compare(own, own, reference);
+    std::vector<double> best = *values;
+    if (const auto wide = reference ? as_doubles(*reference) : std::nullopt; wide && wide->size() == best.size())
+      for (std::size_t i = 0; i < best.size(); ++i)
+        if (std::isfinite(best[i]) && std::isfinite((*wide)[i])) best[i] = (*wide)[i];
+    double limit = rule.limit;
+    // A bound, and not the rule, which would want PyTorch's own error in that precision.
+    if (precision_ != NACRE_f32) limit = std::max(limit, 24 * (precision_ == NACRE_f16 ? 0x1p-10 : 0x1p-7) * rule.magnitude);
+    return fmt::format("{} {}", put(best.data(), best.size() * sizeof(double)), limit);
+  }
+
+  const std::string& text() const { return text_; }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  nacre_dtype precision_;
+  std::string text_, bytes_;
+};
+
+const HostTensor* found(const std::map<int, HostTensor>& in, int key) {
+  const auto at = in.find(key);
+  return at == in.end() ? nullptr : &at->second;
+}
+
+// Whether the inputs lie as they come, one element after the other.
+bool all_dense(const CaseSet& set) {
+  for (std::size_t i = 0; i < set.places.size(); ++i) {
+    std::int64_t step = 1;
+    if (set.places[i].offset) return false;
+    for (std::size_t d = set.inputs[i].shape.size(); d-- > 0;) {
+      const std::int64_t size = set.inputs[i].shape[d];
+      if (size != 1 && set.places[i].strides[d] != step) return false;
+      step *= std::max<std::int64_t>(size, 1);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void pack_case(const Case& the_case, const formats::Artifact& artifact, nacre_dtype precision, const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  Pack pack(precision);
+  for (const CaseSet& set : the_case.sets) {
+    if (set.refuse || !set.shared.empty() || !all_dense(set)) continue;
+    pack.line("set " + set.name.substr(0, set.name.find(' ')));
+    if (set.continues) pack.line("continues");
+    for (const HostTensor& input : set.inputs) pack.line(fmt::format("input {} {}", pack.described(input), pack.put(input.data.get(), input.size_bytes)));
+    if (the_case.shape_only) continue;
+    for (std::size_t i = 0; i < set.outputs.size(); ++i) {
+      const bool wide = i < set.outputs64.size() && set.outputs64[i];
+      pack.line(fmt::format("output {} {}", pack.described(set.outputs[i]), pack.expected(set.outputs[i], wide ? &*set.outputs64[i] : nullptr)));
+    }
+    for (const auto& [input, after] : set.after_inputs)
+      pack.line(fmt::format("after {} {}", input, pack.expected(after, found(set.after_inputs64, input))));
+  }
+  std::string model;
+  formats::write_artifact(artifact, [&](std::span<const std::uint8_t> part) { model.append(reinterpret_cast<const char*>(part.data()), part.size()); });
+  write_file(folder / "model.nacre", model);
+  write_file(folder / "cases.txt", pack.text());
+  write_file(folder / "cases.bin", pack.bytes());
+}
+
+}  // namespace nacre

@@ -1,0 +1,126 @@
+#include "compiler/layout/device.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "compiler/layout/generic.h"
+#include "compiler/layout/recurrent.h"
+#include "compiler/loops/address.h"
+#include "compiler/loops/code.h"
+#include "compiler/support/dtype.h"
+
+namespace nacre {
+
+namespace {
+
+bool has_locals(const LoopProgram& program, const Group& group) {
+  const std::set<BufferId> written = buffers_written(group);
+  return std::any_of(written.begin(), written.end(), [&](BufferId id) { return program[id].kind == BufferKind::local; });
+}
+
+bool is_recurrent(const Contraction& c) { return c.kind == ContractionKind::lstm || c.kind == ContractionKind::gru; }
+
+// Does the tile of the kernel library pay? Where one side is short, a warp or a thread for each result is as good.
+bool has_tile(const LoopProgram& program, const Contraction& c) {
+  constexpr int64_t kShortSide = 8;
+  if (c.kind == ContractionKind::attention || compute_type(c.dtype) != NACRE_f32) return false;
+  for (const Operand& o : c.operands)
+    if (o.buffer >= 0 && compute_type(program[o.buffer].dtype) != NACRE_f32) return false;
+  const auto size = [&](const Expr& e) { return typical(e, program.symbols); };
+  if (c.kind == ContractionKind::matmul) return size(c.loops[c.loops.size() - 3].extent) >= kShortSide && size(c.loops[c.loops.size() - 2].extent) >= kShortSide;
+  return size(floordiv(c.loops[1].extent, c.groups)) >= kShortSide;
+}
+
+// An epilogue that reduces is a group of its own.
+std::vector<Group> with_epilogue(LoopProgram& program, const Group& group) {
+  if (group.nests[0].reduced == 0 && group.outer.empty()) return {group};
+  std::vector<Group> parts = split_epilogue(program, group);
+  return parts;
+}
+
+// Without contractions other than those that the kernel library has.
+std::vector<Group> as_kernels(LoopProgram& program, const Group& group) {
+  if (group.contraction && is_recurrent(*group.contraction)) {
+    Group layer = group;
+    std::vector<Group> parts;
+    for (const Group& before : project_inputs(program, *layer.contraction))
+      for (const Group& part : as_kernels(program, before)) parts.push_back(part);
+    layer.contraction->form = ContractionForm::direct;
+    parts.push_back(layer);
+    return parts;
+  }
+  if (group.contraction) return has_tile(program, *group.contraction) ? with_epilogue(program, group) : as_loops(program, group);
+  if (group.nests.size() < 2 || !group.outer.empty() || group.serial || has_locals(program, group)) return {group};
+  std::vector<Group> parts;
+  for (const Nest& nest : group.nests) {
+    parts.push_back(group);
+    parts.back().nests = {nest};
+  }
+  return parts;
+}
+
+// Where every nest begins with a loop of one length, and each iteration of it is alone with its part of the local buffers, that loop
+// may go around them all: more teams, with less to keep each. Rows of a normalisation fused over a batch of one are such.
+bool deepen(LoopProgram& program, Group& group) {
+  if (group.outer.empty() || group.contraction || group.rows || group.serial) return false;
+  const std::set<BufferId> read = buffers_read(group), written = buffers_written(group);
+  for (BufferId id : written)
+    if (program[id].kind != BufferKind::local && read.contains(id)) return false;
+  std::optional<Expr> extent;
+  for (const Nest& nest : group.nests) {
+    const bool scans = std::any_of(nest.code.begin(), nest.code.end(), [](const Scalar& s) { return s.op == ScalarOp::scan; });
+    if (nest.loops.size() <= static_cast<size_t>(nest.reduced) + (scans ? 1 : 0)) return false;
+    const Expr own = simplify(nest.loops[0].extent, program.symbols);
+    if (extent && simplify(*extent - own, program.symbols) != Expr(0)) return false;
+    extent = own;
+    const std::string& variable = nest.loops[0].name;
+    const auto alone = [&](BufferId id, const std::vector<Expr>& at) {
+      if (id < 0 || program[id].kind != BufferKind::local) return true;
+      if (at.empty() || !program[id].order.empty() || at[0] != Expr::symbol(variable)) return false;
+      return std::none_of(at.begin() + 1, at.end(), [&](const Expr& e) { return e.symbols().contains(variable); });
+    };
+    for (const Scalar& s : nest.code)
+      if (s.op == ScalarOp::load && !alone(s.buffer, s.at)) return false;
+    for (const Store& s : nest.stores)
+      if (!alone(s.buffer, s.at)) return false;
+  }
+  if (!extent) return false;
+  std::set<std::string> taken;
+  for (const LoopVar& loop : group.outer) taken.insert(loop.name);
+  for (const Nest& nest : group.nests)
+    for (const LoopVar& loop : nest.loops) taken.insert(loop.name);
+  const std::string name = unique_name("row", taken);
+  std::set<BufferId> shortened;
+  for (Nest& nest : group.nests) {
+    Simplifier simplify(program.symbols);
+    const std::map<std::string, Expr> values{{nest.loops[0].name, Expr::symbol(name)}};
+    const auto edit = [&](auto& access) {
+      for_each_expr(access, [&](Expr& e) { e = e.substitute(values); });
+      if (access.buffer < 0 || program[access.buffer].kind != BufferKind::local || access.at.empty()) return;
+      access.at.erase(access.at.begin());
+      shortened.insert(access.buffer);
+    };
+    for (Scalar& s : nest.code) edit(s);
+    for (Store& s : nest.stores) edit(s);
+    nest.loops.erase(nest.loops.begin());
+  }
+  for (BufferId id : shortened) program[id].shape.erase(program[id].shape.begin());
+  group.outer.push_back({name, *extent});
+  return true;
+}
+
+}  // namespace
+
+LoopProgram lay_out_for_device(LoopProgram program) {
+  std::vector<Group> groups;
+  for (const Group& group : std::vector<Group>(program.groups))
+    for (Group& part : as_kernels(program, group)) groups.push_back(std::move(part));
+  program.groups = std::move(groups);
+  for (Group& group : program.groups)
+    while (deepen(program, group)) {
+    }
+  return program;
+}
+
+}  // namespace nacre

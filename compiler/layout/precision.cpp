@@ -1,0 +1,111 @@
+#include "compiler/layout/precision.h"
+
+#include <cstring>
+#include <numeric>
+#include <set>
+
+#include "compiler/loops/code.h"
+#include "compiler/loops/interpret_half.h"
+#include "compiler/support/dtype.h"
+#include "compiler/support/error.h"
+
+namespace nacre {
+
+namespace {
+
+struct Uses {
+  std::set<BufferId> contracted, convolved;  // operands; second operands of convolutions
+  std::set<BufferId> exact;                  // what stays float32
+};
+
+Uses uses_of(const LoopProgram& program) {
+  Uses uses;
+  for (const Group& group : program.groups) {
+    if (group.contraction) {
+      const Contraction& c = *group.contraction;
+      const bool conv = c.kind == ContractionKind::conv;
+      const bool recurrent = c.kind == ContractionKind::lstm || c.kind == ContractionKind::gru;
+      for (size_t i = 0; i < c.operands.size(); ++i) {
+        if (c.operands[i].buffer < 0) continue;
+        if (recurrent)
+          uses.exact.insert(c.operands[i].buffer);
+        else
+          uses.contracted.insert(c.operands[i].buffer);
+        if (conv && i == 1) uses.convolved.insert(c.operands[i].buffer);
+      }
+      for (BufferId id : c.results) uses.exact.insert(id);
+    }
+    if (group.rows)
+      for (const auto* list : {&group.rows->inputs, &group.rows->outputs})
+        for (BufferId id : *list) uses.exact.insert(id);
+  }
+  for (const Group& group : program.groups)
+    for (const Nest& nest : group.nests) {
+      bool turns = false;
+      for (const Scalar& s : nest.code) turns = turns || s.prim == "sin" || s.prim == "cos";
+      for (const Scalar& s : nest.code)
+        if (turns && s.op == ScalarOp::load) uses.exact.insert(s.buffer);
+      for (const Store& s : nest.stores) {
+        if (nest.reduced > 0 && !uses.contracted.contains(s.buffer)) uses.exact.insert(s.buffer);
+        if (s.mode != StoreMode::assign) uses.exact.insert(s.buffer);
+      }
+    }
+  return uses;
+}
+
+// The tensor's elements as 16-bit floats, in the order of the dims that is given.
+HostTensor narrowed(const HostTensor& from, nacre_dtype to, const std::vector<int>& order) {
+  std::byte* bytes = nullptr;
+  HostTensor result = make_tensor(to, from.shape, &bytes);
+  const auto* source = reinterpret_cast<const float*>(from.data.get());
+  auto* target = reinterpret_cast<uint16_t*>(bytes);
+  const size_t rank = from.shape.size();
+  std::vector<int64_t> strides(rank, 1), at(rank, 0);
+  for (size_t d = rank; d-- > 1;) strides[d - 1] = strides[d] * from.shape[d];
+  const int64_t count = std::accumulate(from.shape.begin(), from.shape.end(), int64_t{1}, std::multiplies<>());
+  int64_t offset = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    target[i] = to == NACRE_f16 ? interpreting::to_f16(source[offset]) : interpreting::to_bf16(source[offset]);
+    for (size_t n = rank; n-- > 0;) {
+      const auto d = static_cast<size_t>(order[n]);
+      offset += strides[d];
+      if (++at[d] < from.shape[d]) break;
+      offset -= strides[d] * from.shape[d];
+      at[d] = 0;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+void lower_precision(LoopProgram& program, std::map<std::string, HostTensor>& weights, nacre_dtype to) {
+  const Uses uses = uses_of(program);
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    Buffer& b = program.buffers[i];
+    const auto id = static_cast<BufferId>(i);
+    if (b.dtype != NACRE_f32 || b.complex || uses.exact.contains(id)) continue;
+    if (b.kind == BufferKind::temporary) {
+      b.dtype = to;
+    } else if (b.kind == BufferKind::weight && uses.contracted.contains(id) && b.shape.size() >= 2 && b.order.empty()) {
+      std::vector<int> order(b.shape.size());
+      std::iota(order.begin(), order.end(), 0);
+      if (uses.convolved.contains(id) && order.size() > 2) {
+        order.erase(order.begin() + 1);
+        order.push_back(1);
+        b.order = order;
+      }
+      const HostTensor& whole = weights.at(b.target);
+      if (whole.dtype != NACRE_f32) {
+        b.order.clear();
+        continue;
+      }
+      const std::string name = b.target + "." + nacre_dtype_name(to) + (b.order.empty() ? "" : ".last");
+      if (!weights.contains(name)) weights.emplace(name, narrowed(whole, to, order));
+      b.target = name;
+      b.dtype = to;
+    }
+  }
+}
+
+}  // namespace nacre
