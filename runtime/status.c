@@ -27,7 +27,11 @@ const char* nacre_status_text(nacre_status status) {
     case NACRE_THREAD_ERROR:
       return "threads cannot be started";
     case NACRE_DEVICE_LOST:
+#ifdef NACRE_CUDA
       return "the GPU failed";
+#else
+      break;
+#endif
   }
   return "unknown status";
 }

@@ -51,6 +51,43 @@ class Product {
     return launch_;
   }
 
+  bool attention_in_pieces() const {
+    const LoopVar &e = c_.loops[3], &d = c_.loops[5];
+    const auto depth = simplify(d.extent, facts_).constant();
+    const bool same = halves() && k_.program[c_.operands[2].buffer].dtype == k_.program[c_.operands[0].buffer].dtype;
+    return same && depth && *depth % 16 == 0 && *depth <= 128 && e.extent.is(*depth) && in_pieces(0, d.name, d.extent) && in_pieces(1, d.name, d.extent) &&
+           in_pieces(2, e.name, e.extent);
+  }
+
+  KernelSource::Launch attention() {
+    const LoopVar &b = c_.loops[0], &h = c_.loops[1], &s = c_.loops[2], &e = c_.loops[3], &t = c_.loops[4], &d = c_.loops[5];
+    check(attention_in_pieces(), "{} does not fit tensor cores", k_.group.name);
+    constexpr int kRows = 64;
+    launch_.threads = 128;
+    launch_.blocks = min(simplify(b.extent * h.extent * ceildiv(s.extent, kRows), facts_), Expr(int64_t{1} << 20));
+    const std::vector<LoopVar> around{b, h};
+    Writer& w = k_.out;
+    const auto size = [&](const Expr& x) { return fmt::format("isize({})", text(x)); };
+    w.line("attention_half<{}, {}, {}>({}, {}, {}, {:.9e}f,", text(d.extent), c_.causal, k_.program[c_.operands[0].buffer].dtype == NACRE_bf16, size(b.extent * h.extent),
+           size(s.extent), size(t.extent), c_.scale);
+    w.in();
+    piece("batch", around, {s.name, d.name}, 0, where(0));
+    piece("batch", around, {t.name, d.name}, 1, where(1));
+    piece("batch", around, {t.name, e.name}, 2, where(2));
+    const bool masked = c_.operands.size() > 3 && c_.operands[3].buffer >= 0;
+    w.open("[&]([[maybe_unused]] isize batch, {}) {{", parameters({s.name, t.name}));
+    if (masked) split("batch", around);
+    w.line("return {};", masked ? element(3, where(3)) : "0.f");
+    w.close("},");
+    const auto& r = epilogue_.loops;
+    w.open("[&]([[maybe_unused]] isize batch, {}, const float value) {{", parameters({r[2].name, r[3].name}));
+    split("batch", {r[0], r[1]});
+    NestEmitter(k_, epilogue_, {}).emit_scalar_epilogue();
+    w.close("});");
+    w.out();
+    return launch_;
+  }
+
   // Pixels of the result by output channels, over input channels and taps; groups are batches.
   KernelSource::Launch conv(bool transposed) {
     const std::vector<LoopVar>&x = c_.operand_loops[0], &wt = c_.operand_loops[1], &e = epilogue_.loops;
@@ -249,8 +286,14 @@ KernelSource::Launch emit_device_product(KernelContext& k) {
     case ContractionKind::matmul: return product.matmul();
     case ContractionKind::conv: return product.conv(false);
     case ContractionKind::conv_transpose: return product.conv(true);
+    case ContractionKind::attention: return product.attention();
     default: fail(ErrorKind::internal, "{} is no product", k.group.name);
   }
+}
+
+bool attention_fits(const LoopProgram& program, const Group& group, const Target& target) {
+  KernelContext context{program, group, target, {}, {}, {}, {}};
+  return group.nests[0].reduced == 0 && Product(context).attention_in_pieces();
 }
 
 }  // namespace nacre

@@ -9,4 +9,7 @@ KernelSource::Launch emit_device_rows(KernelContext& k);
 KernelSource::Launch emit_device_product(KernelContext& k);
 KernelSource::Launch emit_device_recurrent(KernelContext& k);
 
+// Whether attention runs on tensor cores; otherwise it has to be loops.
+bool attention_fits(const LoopProgram& program, const Group& group, const Target& target);
+
 }  // namespace nacre

@@ -351,7 +351,7 @@ void choose_orders(LoopProgram& program) {
 }
 
 LaidOut choose_layout(LoopProgram program, const Target& target) {
-  if (target.compute_capability) return {lay_out_for_device(std::move(program)), {}, {}};
+  if (target.compute_capability) return {lay_out_for_device(std::move(program), target), {}, {}};
   choose_orders(program);
   Packer packer(program, target);
   program.groups = Tiles(program, target, packer).choose();

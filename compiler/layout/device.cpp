@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "compiler/codegen/device_rows.h"
 #include "compiler/layout/generic.h"
 #include "compiler/layout/recurrent.h"
 #include "compiler/loops/address.h"
@@ -40,16 +41,17 @@ std::vector<Group> with_epilogue(LoopProgram& program, const Group& group) {
 }
 
 // Without contractions other than those that the kernel library has.
-std::vector<Group> as_kernels(LoopProgram& program, const Group& group) {
+std::vector<Group> as_kernels(LoopProgram& program, const Group& group, const Target& target) {
   if (group.contraction && is_recurrent(*group.contraction)) {
     Group layer = group;
     std::vector<Group> parts;
     for (const Group& before : project_inputs(program, *layer.contraction))
-      for (const Group& part : as_kernels(program, before)) parts.push_back(part);
+      for (const Group& part : as_kernels(program, before, target)) parts.push_back(part);
     layer.contraction->form = ContractionForm::direct;
     parts.push_back(layer);
     return parts;
   }
+  if (group.contraction && group.contraction->kind == ContractionKind::attention && attention_fits(program, group, target)) return {group};
   if (group.contraction) return has_tile(program, *group.contraction) ? with_epilogue(program, group) : as_loops(program, group);
   if (group.nests.size() < 2 || !group.outer.empty() || group.serial || has_locals(program, group)) return {group};
   std::vector<Group> parts;
@@ -112,10 +114,10 @@ bool deepen(LoopProgram& program, Group& group) {
 
 }  // namespace
 
-LoopProgram lay_out_for_device(LoopProgram program) {
+LoopProgram lay_out_for_device(LoopProgram program, const Target& target) {
   std::vector<Group> groups;
   for (const Group& group : std::vector<Group>(program.groups))
-    for (Group& part : as_kernels(program, group)) groups.push_back(std::move(part));
+    for (Group& part : as_kernels(program, group, target)) groups.push_back(std::move(part));
   program.groups = std::move(groups);
   for (Group& group : program.groups)
     while (deepen(program, group)) {

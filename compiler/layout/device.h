@@ -3,9 +3,10 @@
 #pragma once
 
 #include "compiler/loops/group.h"
+#include "targets/target.h"
 
 namespace nacre {
 
-LoopProgram lay_out_for_device(LoopProgram program);
+LoopProgram lay_out_for_device(LoopProgram program, const Target& target);
 
 }  // namespace nacre

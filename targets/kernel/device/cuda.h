@@ -9,4 +9,5 @@
 #include "nacre/cuda_recurrent.h"
 #include "nacre/cuda_gemm.h"
 #include "nacre/cuda_mma.h"
+#include "nacre/cuda_attention.h"
 #endif
