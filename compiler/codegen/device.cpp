@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kBlock = 256;             // threads of a block, mostly
 constexpr int64_t kManyPoints = 8192;   // keep a device busy with a thread each
+constexpr int64_t kFewTeams = 256;
 constexpr int64_t kSharedBytes = 32768; // of a block's local buffers
 constexpr int64_t kPrivateElements = 32; // of a thread's
 constexpr int64_t kMostBlocks = int64_t{1} << 20;
@@ -85,14 +86,17 @@ class Emitter {
     Expr total = 1;
     for (const LoopVar& loop : k_.group.outer) total = total * loop.extent;
     total = simplify(total, facts_);
-    int64_t longest = 1;
+    int64_t longest = 1, most = 1;
     bool scans = false;
     for (const Nest& n : k_.group.nests) {
       NestEmitter nest(k_, n, k_.group.outer);
       longest = std::max(longest, typical_of(nest.spreads(32) ? nest.kept_points() : nest.kept_points() * nest.reduced_points()));
+      most = std::max(most, typical_of(nest.kept_points() * nest.reduced_points()));
       scans = scans || nest.scans();
     }
-    const int width = scans ? 1 : width_for(longest);
+    // Few teams leave a device idle: each has as many threads as it can use.
+    int width = scans ? 1 : width_for(longest);
+    if (!scans && most > 32 && typical_of(total) < kFewTeams) width = std::max(width, most > 4 * kBlock ? 1024 : kBlock);
     team(width, total);
     place_locals(width);
     k_.out.open("for (isize outer = team.index(); outer < {}; outer += team.count()) {{", cpp(total, facts_));
