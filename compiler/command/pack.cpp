@@ -17,8 +17,9 @@ class Pack {
 
   void line(const std::string& text) { text_ += text + "\n"; }
 
-  std::string described(const HostTensor& tensor) const {
-    std::string text = fmt::format("{} {}", nacre_dtype_name(real_of(tensor.dtype)), tensor.shape.size());
+  // Complex results are compared by their parts.
+  std::string described(const HostTensor& tensor, bool is_result) const {
+    std::string text = fmt::format("{} {}", nacre_dtype_name(is_result ? real_of(tensor.dtype) : tensor.dtype), tensor.shape.size());
     for (const std::int64_t size : tensor.shape) text += fmt::format(" {}", size);
     return text;
   }
@@ -82,11 +83,11 @@ void pack_case(const Case& the_case, const formats::Artifact& artifact, nacre_dt
     if (set.refuse || !set.shared.empty() || !all_dense(set)) continue;
     pack.line("set " + set.name.substr(0, set.name.find(' ')));
     if (set.continues) pack.line("continues");
-    for (const HostTensor& input : set.inputs) pack.line(fmt::format("input {} {}", pack.described(input), pack.put(input.data.get(), input.size_bytes)));
+    for (const HostTensor& input : set.inputs) pack.line(fmt::format("input {} {}", pack.described(input, false), pack.put(input.data.get(), input.size_bytes)));
     if (the_case.shape_only) continue;
     for (std::size_t i = 0; i < set.outputs.size(); ++i) {
       const bool wide = i < set.outputs64.size() && set.outputs64[i];
-      pack.line(fmt::format("output {} {}", pack.described(set.outputs[i]), pack.expected(set.outputs[i], wide ? &*set.outputs64[i] : nullptr)));
+      pack.line(fmt::format("output {} {}", pack.described(set.outputs[i], true), pack.expected(set.outputs[i], wide ? &*set.outputs64[i] : nullptr)));
     }
     for (const auto& [input, after] : set.after_inputs)
       pack.line(fmt::format("after {} {}", input, pack.expected(after, found(set.after_inputs64, input))));
