@@ -362,7 +362,8 @@ Action add_verify(CLI::App& app) {
                    "one stage only: " + stage_names(kRunStages))
       ->type_name("STAGE");
   verb->add_option("--target", options->target, "of the artifact; default: native");
-  verb->add_option("--precision", options->precision, "as in compile");
+  verb->add_option("--precision", options->precision, "as in compile")
+      ->check(CLI::IsMember({"fp32", "fp16", "bf16"}));
   verb->add_option("--pack", options->pack,
                    "instead of running them: compile, and write what a machine without PyTorch needs to run and judge them (tests/cuda)")
       ->type_name("FOLDER");
