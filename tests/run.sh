@@ -87,7 +87,7 @@ models() {
     count "export, decomposed" 0 1 1
   "$NACRE_PYTHON" "$root/tests/models/dynamic.py" --out "$sizes" "${some[@]}" --jobs "$(nproc)" || count "export, sizes" 0 1 1
   "$NACRE_PYTHON" "$root/tests/models/inputs.py" --out "$inputs" || count "export, inputs" 0 1 1
-  "$NACRE_PYTHON" "$root/tests/models/by_data.py" --out "$NACRE_CACHE/cases-by-data" || count "export, by data" 0 1 1
+  "$NACRE_PYTHON" "$root/tests/models/by_data.py" --out "$NACRE_CACHE/cases-by-data" --jobs "$(nproc)" || count "export, by data" 0 1 1
   IFS=: read -ra more <<<"${NACRE_MODELS:-}"
   for folder in "${more[@]}"; do
     [ -z "$folder" ] || folders+=("$folder")
