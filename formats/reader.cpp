@@ -133,7 +133,7 @@ Artifact read_artifact(const nacre_container& container) {
     a.weights.push_back({w.name,
                          static_cast<nacre_dtype>(w.dtype),
                          copied(w.dims, w.rank),
-                         {container.data + w.offset, w.size}});
+                         {container.data + w.offset, static_cast<std::size_t>(w.size)}});
   }
   for (uint32_t i = 0; i < counts.state_count; ++i) {
     nacre_state_view s;
