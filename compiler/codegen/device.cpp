@@ -32,9 +32,7 @@ class Emitter {
     if (group.rows) {
       launch_ = emit_device_rows(k_);
     } else if (group.contraction) {
-      const ContractionKind kind = group.contraction->kind;
-      const bool recurrent = kind == ContractionKind::lstm || kind == ContractionKind::gru;
-      launch_ = recurrent ? emit_device_recurrent(k_) : emit_device_product(k_);
+      launch_ = is_recurrent(group.contraction->kind) ? emit_device_recurrent(k_) : emit_device_product(k_);
     } else if (group.serial) {
       serial();
     } else if (!group.outer.empty()) {
@@ -83,9 +81,7 @@ class Emitter {
   static Expr imax_one(const Expr& e) { return max(e, Expr(1)); }
 
   void outer() {
-    Expr total = 1;
-    for (const LoopVar& loop : k_.group.outer) total = total * loop.extent;
-    total = simplify(total, facts_);
+    const Expr total = simplify(points_of(k_.group.outer), facts_);
     int64_t longest = 1, most = 1;
     bool scans = false;
     for (const Nest& n : k_.group.nests) {
@@ -100,15 +96,7 @@ class Emitter {
     team(width, total);
     place_locals(width);
     k_.out.open("for (isize outer = team.index(); outer < {}; outer += team.count()) {{", cpp(total, facts_));
-    Expr step = 1;
-    std::vector<std::string> lines;
-    for (size_t i = k_.group.outer.size(); i-- > 0;) {
-      std::string value = step.is(1) ? "outer" : fmt::format("outer / {}", cpp(simplify(step, facts_), facts_));
-      if (i > 0) value = fmt::format("{} % {}", value, cpp(k_.group.outer[i].extent, facts_));
-      lines.push_back(fmt::format("[[maybe_unused]] const isize {} = {};", k_.group.outer[i].name, value));
-      step = step * k_.group.outer[i].extent;
-    }
-    for (size_t i = lines.size(); i-- > 0;) k_.out.line("{}", lines[i]);
+    for (const auto& [name, value] : values_of(k_.group.outer, "outer", facts_)) k_.out.line("[[maybe_unused]] const isize {} = {};", name, value);
     nests(width, k_.group.outer);
     k_.out.close();
   }
@@ -145,6 +133,7 @@ class Emitter {
     const int teams = std::max(1, launch_.threads / width);
     int64_t shared = 0;
     Expr scratch = 0;
+    std::vector<std::pair<std::string, std::string>> in_scratch;  // pointers, and where they begin
     for (const Nest& nest : k_.group.nests)
       for (const Store& s : nest.stores) {
         const Buffer& b = k_.program[s.buffer];
@@ -161,13 +150,13 @@ class Emitter {
           k_.out.line("__shared__ {} {}_all[{}][{}];", type, name, teams, *count);
           k_.out.line("{}* const {} = {}_all[threadIdx.x / {}];", type, name, name, width);
         } else {
-          k_.out.line("{0}* const {1} = reinterpret_cast<{0}*>(launch.scratch + i64(team.index()) * ({3}) + {2});", type, name, cpp(scratch, facts_), "SCRATCH");
+          in_scratch.emplace_back(fmt::format("{0}* const {1} = reinterpret_cast<{0}*>", type, name), cpp(scratch, facts_));
           scratch = simplify(scratch + ceildiv(elements * size, 64) * 64, k_.program.symbols);
         }
       }
     if (scratch.is(0)) return;
+    for (const auto& [pointer, begin] : in_scratch) k_.out.line("{}(launch.scratch + i64(team.index()) * ({}) + {});", pointer, cpp(scratch, facts_), begin);
     k_.kernel.scratch_bytes = simplify(scratch * teams, k_.program.symbols);
-    scratch_text_ = cpp(scratch, facts_);
     launch_.blocks = min(launch_.blocks, Expr(1024));
   }
 
@@ -179,19 +168,12 @@ class Emitter {
     };
     for (BufferId b : k_.kernel.buffers)
       if (large(simplify(elements_of(k_.program[b]), k_.program.symbols))) return true;
-    Expr outer = 1;
-    for (const LoopVar& loop : k_.group.outer) outer = outer * loop.extent;
-    for (const Nest& nest : k_.group.nests) {
-      Expr points = outer;
-      for (const LoopVar& loop : nest.loops) points = points * loop.extent;
-      if (large(simplify(points, k_.program.symbols))) return true;
-    }
-    return false;
+    const Expr outer = points_of(k_.group.outer);
+    return std::any_of(k_.group.nests.begin(), k_.group.nests.end(), [&](const Nest& nest) { return large(simplify(outer * points_of(nest.loops), k_.program.symbols)); });
   }
 
   void finish() {
-    std::string body = k_.out.text();
-    for (size_t at; (at = body.find("SCRATCH")) != std::string::npos;) body.replace(at, 7, scratch_text_);
+    const std::string& body = k_.out.text();
     std::set<BufferId> written = buffers_written(k_.group);
     std::string parameters;
     for (size_t i = 0; i < k_.kernel.buffers.size(); ++i) {
@@ -221,7 +203,6 @@ class Emitter {
   const SymbolNodes& nodes_;
   const Facts facts_;
   KernelSource::Launch launch_;
-  std::string scratch_text_;
 };
 
 }  // namespace

@@ -31,13 +31,13 @@ class Product {
     const Expr a = where(0), b = where(1);
     if (halves() && in_pieces(0, k.name, k.extent) && (in_pieces(1, k.name, k.extent) || in_pieces(1, n.name, n.extent))) {
       const bool b_along_k = in_pieces(1, k.name, k.extent);
-      begin_half(product_of(around), m.extent, n.extent, k.extent, b_along_k);
+      begin_half(points_of(around), m.extent, n.extent, k.extent, b_along_k);
       piece("batch", around, {m.name, k.name}, 0, a);
       piece("batch", around, {n.name, k.name}, 1, b);
       result("batch", around.size());
       return launch_;
     }
-    begin(product_of(around), m.extent, n.extent, k.extent, is_along(a, k.name) || !is_along(a, m.name), is_along(b, k.name), !is_along(out(), epilogue_.loops.back().name));
+    begin(points_of(around), m.extent, n.extent, k.extent, is_along(a, k.name) || !is_along(a, m.name), is_along(b, k.name), !is_along(out(), epilogue_.loops.back().name));
     Writer& w = k_.out;
     w.open("[&]([[maybe_unused]] isize batch, [[maybe_unused]] isize {}, [[maybe_unused]] isize {}) {{", m.name, k.name);
     split("batch", around);
@@ -107,9 +107,9 @@ class Product {
     if (half) {
       terms.erase(terms.begin());
       terms.push_back({"channel", in});
-      begin_half(c_.groups, product_of(pixels), outs, product_of(terms), true);
+      begin_half(c_.groups, points_of(pixels), outs, points_of(terms), true);
     } else {
-      begin(c_.groups, product_of(pixels), outs, product_of(terms), is_along(a, x[1].name), is_along(b, wt.back().name), is_along(out(), e.back().name));
+      begin(c_.groups, points_of(pixels), outs, points_of(terms), is_along(a, x[1].name), is_along(b, wt.back().name), is_along(out(), e.back().name));
     }
     Writer& w = k_.out;
     w.open("[&]([[maybe_unused]] isize batch, isize pixel, isize term) -> {} {{", half ? pointer_type(0) : "float");
@@ -153,11 +153,6 @@ class Product {
   }
 
  private:
-  static Expr product_of(const std::vector<LoopVar>& loops) {
-    Expr total = 1;
-    for (const LoopVar& loop : loops) total = total * loop.extent;
-    return total;
-  }
   std::string text(const Expr& e) const { return cpp(simplify(e, facts_), facts_); }
   static std::string parameters(const std::vector<std::string>& names) {
     std::string all;
@@ -184,15 +179,7 @@ class Product {
   }
   // Variables of several loops from one that counts their points.
   void split(const std::string& counter, const std::vector<LoopVar>& loops) {
-    Expr inner = 1;
-    std::vector<std::string> lines;
-    for (size_t i = loops.size(); i-- > 0;) {
-      std::string value = inner.is(1) ? counter : fmt::format("{} / {}", counter, text(inner));
-      if (i > 0) value = fmt::format("{} % {}", value, text(loops[i].extent));
-      lines.push_back(fmt::format("[[maybe_unused]] const isize {} = {};", loops[i].name, value));
-      inner = inner * loops[i].extent;
-    }
-    for (size_t i = lines.size(); i-- > 0;) k_.out.line("{}", lines[i]);
+    for (const auto& [name, value] : values_of(loops, counter, facts_)) k_.out.line("[[maybe_unused]] const isize {} = {};", name, value);
   }
 
   // Tensor cores take both operands as 16-bit floats of one kind.

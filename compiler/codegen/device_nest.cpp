@@ -10,33 +10,15 @@
 
 namespace nacre {
 
-namespace {
-
-Expr product_of(const std::vector<LoopVar>& loops) {
-  Expr total = 1;
-  for (const LoopVar& loop : loops) total = total * loop.extent;
-  return total;
-}
-
-}  // namespace
-
 // One loop that counts the points of several, the last fastest.
 void NestEmitter::open_points(const std::vector<LoopVar>& loops, const std::string& counter, const std::string& begin, const std::string& step) {
   Writer& out = context_.out;
   const std::string name = loops.size() == 1 ? loops[0].name : counter;
-  out.open("for (isize {0} = {1}; {0} < {2}; {0} += {3}) {{", name, begin, cpp(simplify(product_of(loops), facts_), facts_), step);
+  out.open("for (isize {0} = {1}; {0} < {2}; {0} += {3}) {{", name, begin, cpp(simplify(points_of(loops), facts_), facts_), step);
   closers_.push_back('s');
   for (const LoopVar& loop : loops) open_.insert(loop.name);
   if (loops.size() == 1) return;
-  Expr inner = 1;
-  std::vector<std::string> lines;
-  for (size_t i = loops.size(); i-- > 0;) {
-    std::string value = inner.is(1) ? counter : fmt::format("{} / {}", counter, cpp(simplify(inner, facts_), facts_));
-    if (i > 0) value = fmt::format("{} % {}", value, cpp(loops[i].extent, facts_));
-    lines.push_back(fmt::format("[[maybe_unused]] const isize {} = {};", loops[i].name, value));
-    inner = inner * loops[i].extent;
-  }
-  for (size_t i = lines.size(); i-- > 0;) out.line("{}", lines[i]);
+  for (const auto& [variable, value] : values_of(loops, counter, facts_)) out.line("[[maybe_unused]] const isize {} = {};", variable, value);
 }
 
 // The team's threads take the points of the reduced loops in turns, and then have the result, all of them.
@@ -122,8 +104,8 @@ bool NestEmitter::reads_in_rows() const {
   return true;
 }
 
-Expr NestEmitter::kept_points() const { return simplify(product_of(loops_), facts_); }
-Expr NestEmitter::reduced_points() const { return simplify(product_of(reduced_), facts_); }
+Expr NestEmitter::kept_points() const { return simplify(points_of(loops_), facts_); }
+Expr NestEmitter::reduced_points() const { return simplify(points_of(reduced_), facts_); }
 
 void NestEmitter::prepare_device() {
   if (!scans()) {

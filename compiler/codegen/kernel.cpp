@@ -60,6 +60,24 @@ std::string KernelSource::text(const std::string& symbol) const {
   return fmt::format("{}#include \"nacre/kernels.h\"\nusing namespace nk;\n\nextern \"C\" __attribute__((visibility(\"hidden\"))) int32_t {}(const nacre_kernel_args* args) {}", comment, symbol, body);
 }
 
+Expr points_of(const std::vector<LoopVar>& loops) {
+  Expr points = 1;
+  for (const LoopVar& loop : loops) points = points * loop.extent;
+  return points;
+}
+
+std::vector<std::pair<std::string, std::string>> values_of(const std::vector<LoopVar>& loops, const std::string& counter, const Facts& facts) {
+  std::vector<std::pair<std::string, std::string>> values(loops.size());
+  Expr step = 1;
+  for (size_t i = loops.size(); i-- > 0;) {
+    std::string value = step.is(1) ? counter : fmt::format("{} / {}", counter, cpp(simplify(step, facts), facts));
+    if (i > 0) value = fmt::format("{} % {}", value, cpp(simplify(loops[i].extent, facts), facts));
+    values[i] = {loops[i].name, std::move(value)};
+    step = step * loops[i].extent;
+  }
+  return values;
+}
+
 // Arithmetic of a group, for profiles: multiply-adds of a contraction count two, every pointwise scalar one.
 void count_work(KernelContext& k) {
   Expr flops = 0, bytes = 0;
@@ -188,19 +206,10 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
   } else if (group.contraction) {
     emit_contraction(k);
   } else if (!group.outer.empty()) {
-    Expr total = 1;
-    for (const LoopVar& loop : group.outer) total = total * loop.extent;
+    const Expr total = points_of(group.outer);
     k.out.line("const Range range = split({}, thread, threads);", cpp(simplify(total, facts), facts));
     k.out.open("for (isize outer = range.begin; outer < range.end; ++outer) {{");
-    Expr step = 1;
-    std::vector<std::string> lines;
-    for (size_t i = group.outer.size(); i-- > 0;) {
-      std::string value = step.is(1) ? "outer" : fmt::format("outer / {}", cpp(simplify(step, facts), facts));
-      if (i > 0) value = fmt::format("{} % {}", value, cpp(group.outer[i].extent, facts));
-      lines.push_back(fmt::format("[[maybe_unused]] const isize {} = {};", group.outer[i].name, value));
-      step = step * group.outer[i].extent;
-    }
-    for (size_t i = lines.size(); i-- > 0;) k.out.line("{}", lines[i]);
+    for (const auto& [name, value] : values_of(group.outer, "outer", facts)) k.out.line("[[maybe_unused]] const isize {} = {};", name, value);
     for (const Nest& nest : group.nests) {
       k.out.open("{{");
       NestEmitter(k, nest, group.outer).emit(false);

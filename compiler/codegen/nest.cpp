@@ -144,10 +144,7 @@ void NestEmitter::analyse() {
 }
 
 Expr NestEmitter::points() const {
-  Expr n = 1;
-  for (const LoopVar& loop : loops_) n = n * loop.extent;
-  for (const LoopVar& loop : reduced_) n = n * loop.extent;
-  return n;
+  return points_of(loops_) * points_of(reduced_);
 }
 
 bool NestEmitter::splittable() const { return loops_.size() > (scans() ? 1u : 0u); }
@@ -647,24 +644,14 @@ void NestEmitter::emit(bool split) {
   };
   bool inner_split = false;
   if (split && !around.empty()) {
-    Expr total = 1;
-    for (const LoopVar& loop : around) total = total * loop.extent;
-    out.line("const Range range = split({}, thread, threads);", cpp(simplify(total, facts_), facts_));
+    out.line("const Range range = split({}, thread, threads);", cpp(simplify(points_of(around), facts_), facts_));
     if (around.size() == 1) {
       open(around[0], "range.begin", "range.end");
     } else {
       out.open("for (isize flat = range.begin; flat < range.end; ++flat) {{");
       closers_.push_back('s');
       ++opened;
-      Expr step = 1;
-      std::vector<std::string> lines;
-      for (size_t i = around.size(); i-- > 0;) {
-        std::string value = step.is(1) ? "flat" : fmt::format("flat / {}", cpp(simplify(step, facts_), facts_));
-        if (i > 0) value = fmt::format("{} % {}", value, cpp(around[i].extent, facts_));
-        lines.push_back(fmt::format("const isize {} = {};", around[i].name, value));
-        step = step * around[i].extent;
-      }
-      for (size_t i = lines.size(); i-- > 0;) out.line("{}", lines[i]);
+      for (const auto& [name, value] : values_of(around, "flat", facts_)) out.line("const isize {} = {};", name, value);
       for (const LoopVar& loop : around) open_.insert(loop.name);
       emit_ready();
     }

@@ -65,6 +65,11 @@ struct KernelContext {
   int provenance(const Provenance& where);
 };
 
+// How many points several loops have together.
+Expr points_of(const std::vector<LoopVar>& loops);
+// The loops' names and values where one `counter` goes over their points, the last loop fastest.
+std::vector<std::pair<std::string, std::string>> values_of(const std::vector<LoopVar>& loops, const std::string& counter, const Facts& facts);
+
 // For profiles, and for people.
 void count_work(KernelContext& k);
 std::string comment_of(const KernelContext& k);

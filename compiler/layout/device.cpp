@@ -20,8 +20,6 @@ bool has_locals(const LoopProgram& program, const Group& group) {
   return std::any_of(written.begin(), written.end(), [&](BufferId id) { return program[id].kind == BufferKind::local; });
 }
 
-bool is_recurrent(const Contraction& c) { return c.kind == ContractionKind::lstm || c.kind == ContractionKind::gru; }
-
 // Does the tile of the kernel library pay? Where one side is short, a warp or a thread for each result is as good.
 bool has_tile(const LoopProgram& program, const Contraction& c) {
   constexpr int64_t kShortSide = 8;
@@ -36,13 +34,12 @@ bool has_tile(const LoopProgram& program, const Contraction& c) {
 // An epilogue that reduces is a group of its own.
 std::vector<Group> with_epilogue(LoopProgram& program, const Group& group) {
   if (group.nests[0].reduced == 0 && group.outer.empty()) return {group};
-  std::vector<Group> parts = split_epilogue(program, group);
-  return parts;
+  return split_epilogue(program, group);
 }
 
 // Without contractions other than those that the kernel library has.
 std::vector<Group> as_kernels(LoopProgram& program, const Group& group, const Target& target) {
-  if (group.contraction && is_recurrent(*group.contraction)) {
+  if (group.contraction && is_recurrent(group.contraction->kind)) {
     Group layer = group;
     std::vector<Group> parts;
     for (const Group& before : project_inputs(program, *layer.contraction))

@@ -24,10 +24,9 @@ Uses uses_of(const LoopProgram& program) {
     if (group.contraction) {
       const Contraction& c = *group.contraction;
       const bool conv = c.kind == ContractionKind::conv;
-      const bool recurrent = c.kind == ContractionKind::lstm || c.kind == ContractionKind::gru;
       for (size_t i = 0; i < c.operands.size(); ++i) {
         if (c.operands[i].buffer < 0) continue;
-        if (recurrent)
+        if (is_recurrent(c.kind))
           uses.exact.insert(c.operands[i].buffer);
         else
           uses.contracted.insert(c.operands[i].buffer);

@@ -98,6 +98,7 @@ struct Nest {
 };
 
 enum class ContractionKind : uint8_t { matmul, conv, conv_transpose, attention, lstm, gru };
+inline bool is_recurrent(ContractionKind kind) { return kind == ContractionKind::lstm || kind == ContractionKind::gru; }
 
 // Which tile of the kernel library computes a contraction; chosen with the layout (layout/choose.h).
 //   generic: none, plain loop nests        packed: a matrix product with packed weights (or a convolution over channels-last

@@ -276,7 +276,7 @@ class Verifier {
     const Contraction& c = *g.contraction;
     std::set<std::string> taken;
     check_loops(c.loops, taken);
-    const bool recurrent = c.kind == ContractionKind::lstm || c.kind == ContractionKind::gru;
+    const bool recurrent = is_recurrent(c.kind);
     const size_t operands = c.kind == ContractionKind::attention ? 4
                             : c.kind == ContractionKind::lstm    ? 7
                             : c.kind == ContractionKind::gru     ? 6
