@@ -23,8 +23,6 @@ nacre_status nacre_cuda_failed(nacre_session* s, CUresult result, const char* wh
 
 // ---- Memory.
 
-static uint64_t aligned(uint64_t size) { return (size + 255) / 256 * 256; }
-
 static struct nacre_tensor_view input_of(const nacre_session* s, uint32_t i) {
   struct nacre_tensor_view tensor;
   nacre_meta_input(s->model->container.meta, s->entry, i, &tensor);
@@ -51,22 +49,22 @@ static nacre_status lay_out(nacre_session* s, const nacre_tensor* inputs, const 
   for (uint32_t i = 0; i < e->input_count; ++i) {
     cuda->input_here[i] = !s->staged[i] && is_there(s, inputs[i].data);
     cuda->inputs[i] = cuda->input_here[i] ? (CUdeviceptr)(uintptr_t)inputs[i].data : total;
-    if (!cuda->input_here[i]) total += aligned((uint64_t)s->input_sizes[i]);
+    if (!cuda->input_here[i]) total += nacre_cuda_align((uint64_t)s->input_sizes[i]);
   }
   for (uint32_t i = 0; i < e->output_count; ++i) {
     cuda->output_here[i] = is_there(s, outputs[i].data);
     cuda->outputs[i] = cuda->output_here[i] ? (CUdeviceptr)(uintptr_t)outputs[i].data : total;
-    if (!cuda->output_here[i]) total += aligned((uint64_t)s->output_sizes[i]);
+    if (!cuda->output_here[i]) total += nacre_cuda_align((uint64_t)s->output_sizes[i]);
   }
   uint64_t arena = total;
-  total += aligned((uint64_t)nacre_size_value(v->arena_size, s->planned));
+  total += nacre_cuda_align((uint64_t)nacre_size_value(v->arena_size, s->planned));
   for (uint32_t i = 0; i < v->command_count; ++i) {
     const struct nacre_command* c = &v->commands[i];
     uint64_t size = (uint64_t)nacre_size_value(c->scratch, s->planned) * blocks_of(s, c);
     if (c->kind == NACRE_COMMAND_call && size > scratch) scratch = size;
   }
   uint64_t scratch_at = total;
-  total += aligned(scratch);
+  total += nacre_cuda_align(scratch);
   if (total > cuda->memory_size || !cuda->memory) {
     if (cuda->memory) driver_of(s)->cuMemFree(cuda->memory);
     cuda->memory = 0;

@@ -9,6 +9,9 @@
 #include "runtime/cuda_driver.h"
 #include "runtime/session.h"
 
+// What lies in one block of device memory starts at multiples of 256 bytes, as allocations do.
+static inline uint64_t nacre_cuda_align(uint64_t size) { return (size + 255) / 256 * 256; }
+
 struct nacre_cuda_kernel {
   CUmodule module;
   CUfunction function;  // NULL: of another device, or a processor

@@ -53,8 +53,7 @@ static nacre_status refused(struct nacre_model* model, CUresult result, const ch
   return result == CU_OUT_OF_MEMORY ? NACRE_OUT_OF_MEMORY : NACRE_UNSUPPORTED_DEVICE;
 }
 
-static nacre_status load_kernels(struct nacre_model* model, const uint8_t* bytes,
-                                 const struct nacre_device_image* table, bool cubin, struct nacre_text* why) {
+static nacre_status load_kernels(struct nacre_model* model, const struct nacre_device_image* table, bool cubin, struct nacre_text* why) {
   struct nacre_cuda_model* cuda = model->cuda;
   const struct nacre_device_kernel* kernels = (const void*)(table + 1);
   const uint32_t* nodes = (const void*)(kernels + table->kernel_count);
@@ -72,7 +71,7 @@ static nacre_status load_kernels(struct nacre_model* model, const uint8_t* bytes
     struct nacre_text text;
     nacre_text_start(&text, name, sizeof name);
     nacre_text_add(&text, "k%d_%s", (int64_t)view.index, view.name);
-    CUresult result = cuda->driver->cuModuleLoadData(&own->module, bytes + (cubin ? k->cubin : k->ptx));
+    CUresult result = cuda->driver->cuModuleLoadData(&own->module, (const uint8_t*)table + (cubin ? k->cubin : k->ptx));
     if (!result) result = cuda->driver->cuModuleGetFunction(&own->function, own->module, name);
     if (result) return refused(model, result, name, why);
     own->threads = k->threads;
@@ -91,7 +90,8 @@ static int32_t no_function(const struct nacre_kernel_args* args) {
 nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options* options, struct nacre_text* why) {
   const struct nacre_cuda_driver* driver = NULL;
   CUdevice device = 0;
-  uint32_t capability = 0, best = 0, chosen = NACRE_NONE;
+  const struct nacre_device_image* best = NULL;
+  uint32_t capability = 0, chosen = 0;
   bool best_cubin = false;
   if (options && options->device == NACRE_DEVICE_CPU) return NACRE_OK;
   for (uint32_t i = 0; i < model->counts.image_count; ++i) {
@@ -110,13 +110,13 @@ nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options
     }
     bool cubin = runs_cubin(capability, table->compute_capability);
     if (!cubin && !(capability >= table->compute_capability && has_ptx(table))) continue;
-    if (chosen != NACRE_NONE && (best_cubin > cubin || (best_cubin == cubin && best >= table->compute_capability)))
+    if (best && (best_cubin > cubin || (best_cubin == cubin && best->compute_capability >= table->compute_capability)))
       continue;
     chosen = i;
-    best = table->compute_capability;
+    best = table;
     best_cubin = cubin;
   }
-  if (chosen == NACRE_NONE) return NACRE_OK;
+  if (!best) return NACRE_OK;
   struct nacre_cuda_model* cuda = calloc(1, sizeof *cuda);
   if (!cuda) return NACRE_OUT_OF_MEMORY;
   model->cuda = cuda;
@@ -129,9 +129,7 @@ nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options
   CUresult result = driver->cuDevicePrimaryCtxRetain(&cuda->context, device);
   if (!result) result = driver->cuCtxPushCurrent(cuda->context);
   if (result) return refused(model, result, "no context", why);
-  const struct nacre_section* section = nacre_container_image(&model->container, chosen);
-  const uint8_t* bytes = model->container.bytes + section->offset;
-  nacre_status status = load_kernels(model, bytes, table_of(bytes, section->size), best_cubin, why);
+  nacre_status status = load_kernels(model, best, best_cubin, why);
   CUcontext none;
   driver->cuCtxPopCurrent(&none);
   if (status) return status;
@@ -158,7 +156,7 @@ nacre_status nacre_cuda_upload(struct nacre_model* model, struct nacre_text* why
         if (slot->kind != NACRE_SLOT_WEIGHT || cuda->weight_at[slot->index]) continue;
         nacre_meta_weight(model->container.meta, slot->index, &weight);
         cuda->weight_at[slot->index] = 1 + total;
-        total += (weight.size + 255) / 256 * 256;
+        total += nacre_cuda_align(weight.size);
       }
     }
   if (!total) return NACRE_OK;
@@ -187,7 +185,7 @@ void nacre_cuda_close(struct nacre_model* model) {
       if (cuda->kernels[i].module) cuda->driver->cuModuleUnload(cuda->kernels[i].module);
     if (cuda->weights) cuda->driver->cuMemFree(cuda->weights);
     CUcontext none;
-  cuda->driver->cuCtxPopCurrent(&none);
+    cuda->driver->cuCtxPopCurrent(&none);
     cuda->driver->cuDevicePrimaryCtxRelease(cuda->device);
   }
   free(cuda->kernels);
