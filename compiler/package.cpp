@@ -1,9 +1,5 @@
 #include "compiler/package.h"
 
-#include <algorithm>
-
-#include "compiler/support/print.h"
-
 namespace nacre {
 
 namespace {

@@ -30,7 +30,16 @@ struct CaseSet {
   bool continues = false;  // state carries on from the set before
   std::vector<InputPlace> places;  // of the inputs; empty: contiguous
   std::vector<std::size_t> shared;    // inputs that are views of one storage
+
+  const HostTensor* output64(std::size_t i) const { return i < outputs64.size() && outputs64[i] ? &*outputs64[i] : nullptr; }
 };
+
+// The value under a key, or null.
+template <typename Map, typename Key>
+const HostTensor* found_in(const Map& map, const Key& key) {
+  const auto found = map.find(key);
+  return found == map.end() ? nullptr : &found->second;
+}
 
 struct Tolerance {
   double relative = 0;

@@ -197,8 +197,8 @@ LibraryFiles library_files(const std::string& output) {
 }
 
 // The last part of `nacre compile --emit static`.
-int finish_library(const CompileCommand& command, const CompileOptions& options,
-                   const std::vector<NamedProgram>& programs, const std::vector<Program>& captured,
+int finish_library(const CompileCommand& command, const std::vector<NamedProgram>& programs,
+                   const std::vector<Program>& captured,
                    const CompiledModel& model, const StaticLibrary& library, Progress& progress,
                    Clock::time_point start) {
   const LibraryFiles files = library_files(command.artifact);
@@ -286,10 +286,10 @@ int compile_command(const CompileCommand& command) {
     methods.push_back(make_method(p.entry, std::move(functional), captured.back().graph));
   }
   StaticLibrary library;
-  std::string from;
-  for (const NamedProgram& p : programs) from += (from.empty() ? "" : ", ") + fs::path(p.path).filename().string();
+  std::vector<std::string> from;
+  for (const NamedProgram& p : programs) from.push_back(fs::path(p.path).filename().string());
   const auto make = [&](const CompiledModel& model, const CompileOptions& with) {
-    if (!options.library.empty()) library = make_library(model, options.library, from, with);
+    if (!options.library.empty()) library = make_library(model, options.library, joined(from), with);
   };
   const auto flash_use = [&](const CompiledModel& model, const CompileOptions& with) {
     make(model, with);
@@ -303,7 +303,7 @@ int compile_command(const CompileCommand& command) {
     make(model, options);
   }
   if (!options.library.empty())
-    return finish_library(command, options, programs, captured, model, library, progress, start);
+    return finish_library(command, programs, captured, model, library, progress, start);
   std::vector<std::vector<std::string>> checks;
   for (std::uint32_t e = 0; e < programs.size(); ++e) {
     if (command.no_check) {

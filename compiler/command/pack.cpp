@@ -55,11 +55,6 @@ class Pack {
   std::string text_, bytes_;
 };
 
-const HostTensor* found(const std::map<int, HostTensor>& in, int key) {
-  const auto at = in.find(key);
-  return at == in.end() ? nullptr : &at->second;
-}
-
 // Whether the inputs lie as they come, one element after the other.
 bool all_dense(const CaseSet& set) {
   for (std::size_t i = 0; i < set.places.size(); ++i) {
@@ -85,12 +80,10 @@ void pack_case(const Case& the_case, const formats::Artifact& artifact, nacre_dt
     if (set.continues) pack.line("continues");
     for (const HostTensor& input : set.inputs) pack.line(fmt::format("input {} {}", pack.described(input, false), pack.put(input.data.get(), input.size_bytes)));
     if (the_case.shape_only) continue;
-    for (std::size_t i = 0; i < set.outputs.size(); ++i) {
-      const bool wide = i < set.outputs64.size() && set.outputs64[i];
-      pack.line(fmt::format("output {} {}", pack.described(set.outputs[i], true), pack.expected(set.outputs[i], wide ? &*set.outputs64[i] : nullptr)));
-    }
+    for (std::size_t i = 0; i < set.outputs.size(); ++i)
+      pack.line(fmt::format("output {} {}", pack.described(set.outputs[i], true), pack.expected(set.outputs[i], set.output64(i))));
     for (const auto& [input, after] : set.after_inputs)
-      pack.line(fmt::format("after {} {}", input, pack.expected(after, found(set.after_inputs64, input))));
+      pack.line(fmt::format("after {} {}", input, pack.expected(after, found_in(set.after_inputs64, input))));
   }
   std::string model;
   formats::write_artifact(artifact, [&](std::span<const std::uint8_t> part) { model.append(reinterpret_cast<const char*>(part.data()), part.size()); });

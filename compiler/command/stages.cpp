@@ -219,13 +219,6 @@ Comparison failure(std::string reason) {
   return result;
 }
 
-// The value under a key, or null.
-template <typename Map, typename Key>
-const HostTensor* in(const Map& map, const Key& key) {
-  const auto found = map.find(key);
-  return found == map.end() ? nullptr : &found->second;
-}
-
 Comparison compare_call(const Case& the_case, const CaseSet& set, const CallResult& result) {
   Comparison worst;
   const auto add = [&](const HostTensor& ours, const HostTensor& expected,
@@ -240,17 +233,15 @@ Comparison compare_call(const Case& the_case, const CaseSet& set, const CallResu
     return failure(fmt::format("{}: {} outputs, PyTorch has {}", set.name, result.outputs.size(),
                                set.outputs.size()));
   for (std::size_t i = 0; i < set.outputs.size(); ++i)
-    add(result.outputs[i], set.outputs[i],
-        i < set.outputs64.size() && set.outputs64[i] ? &*set.outputs64[i] : nullptr,
-        fmt::format("output {}", i));
+    add(result.outputs[i], set.outputs[i], set.output64(i), fmt::format("output {}", i));
   if (the_case.shape_only) return worst;
   for (const auto& [position, ours] : result.after_inputs)
     if (const auto found = set.after_inputs.find(position); found != set.after_inputs.end())
-      add(ours, found->second, in(set.after_inputs64, position),
+      add(ours, found->second, found_in(set.after_inputs64, position),
           fmt::format("input {} after the call", position));
   for (const auto& [name, ours] : result.after_buffers)
     if (const auto found = set.after_buffers.find(name); found != set.after_buffers.end())
-      add(ours, found->second, in(set.after_buffers64, name),
+      add(ours, found->second, found_in(set.after_buffers64, name),
           fmt::format("buffer {} after the call", name));
   return worst;
 }
@@ -405,10 +396,10 @@ void complete(Case& the_case, const Program& captured) {
         if (!set.outputs64[i] && is_double_of(wide.outputs[i], set.outputs[i]))
           set.outputs64[i] = std::move(wide.outputs[i]);
       for (auto& [position, after] : wide.after_inputs)
-        if (const HostTensor* own = in(set.after_inputs, position); own && is_double_of(after, *own))
+        if (const HostTensor* own = found_in(set.after_inputs, position); own && is_double_of(after, *own))
           set.after_inputs64.emplace(position, std::move(after));
       for (auto& [name, after] : wide.after_buffers)
-        if (const HostTensor* own = in(set.after_buffers, name); own && is_double_of(after, *own))
+        if (const HostTensor* own = found_in(set.after_buffers, name); own && is_double_of(after, *own))
           set.after_buffers64.emplace(name, std::move(after));
     } catch (const Error& error) {
       // An operator without a float64 kernel: the result in the model's dtype stands alone.
