@@ -128,7 +128,7 @@ void NestEmitter::emit_over_grid(int width) {
   emit_ready();
   if (scanned) {
     for (size_t i = 0; i < nest_.code.size(); ++i)
-      if (const Scalar& s = nest_.code[i]; s.op == ScalarOp::scan) context_.out.line("{} s{} = {};", accumulator_type(s, context_.target), i, identity(s.prim, s.dtype));
+      if (const Scalar& s = nest_.code[i]; s.op == ScalarOp::scan) context_.out.line("{} scan{} = {};", accumulator_type(s, context_.target), i, identity(s.prim, s.dtype));
     open_loop(*scanned, "0", cpp(scanned->extent, facts_));
   }
   emit_body_in_team(width == 1);
@@ -149,7 +149,7 @@ void NestEmitter::emit_in_team(int width) {
     for (size_t n = 0; n < loops_.size(); ++n, ++opened) {
       if (n + 1 == loops_.size())
         for (size_t i = 0; i < nest_.code.size(); ++i)
-          if (const Scalar& s = nest_.code[i]; s.op == ScalarOp::scan) context_.out.line("{} s{} = {};", accumulator_type(s, context_.target), i, identity(s.prim, s.dtype));
+          if (const Scalar& s = nest_.code[i]; s.op == ScalarOp::scan) context_.out.line("{} scan{} = {};", accumulator_type(s, context_.target), i, identity(s.prim, s.dtype));
       open_loop(loops_[n], "0", cpp(loops_[n].extent, facts_));
       emit_ready();
     }

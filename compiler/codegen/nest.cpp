@@ -430,7 +430,7 @@ void NestEmitter::emit_scalar(int i) {
       break;
     case ScalarOp::accumulator: out.line("const {} {} = value;", varies(i) ? "vf" : "float", v(i)); break;
     case ScalarOp::scan: {
-      const std::string sum = "s" + std::to_string(i);
+      const std::string sum = "scan" + std::to_string(i);
       out.line("{} = {};", sum, combined(s.prim, sum, v(s.operands[0])));
       out.line("const {0} {1} = static_cast<{0}>({2});", type, v(i), sum);
       break;
@@ -663,7 +663,7 @@ void NestEmitter::emit(bool split) {
   }
   for (size_t i = 0; i < nest_.code.size(); ++i) {
     const Scalar& s = nest_.code[i];
-    if (s.op == ScalarOp::scan) out.line("{} s{} = {};", accumulator_type(s, context_.target), i, identity(s.prim, s.dtype));
+    if (s.op == ScalarOp::scan) out.line("{} scan{} = {};", accumulator_type(s, context_.target), i, identity(s.prim, s.dtype));
   }
   if (inner) open(*inner, inner_split ? "range.begin" : "0", inner_split ? "range.end" : cpp(inner->extent, facts_));
   emit_body();

@@ -185,18 +185,18 @@ Tensor lgamma(const Tensor& x) {
 
 namespace {
 
-// Reflection below 1/2, the recurrence up to 6 and the asymptotic series beyond, in float64.
+// Reflection below 1/2, the recurrence up to 10 and the asymptotic series beyond, in float64.
 Tensor digamma(const Tensor& x) {
   Tensor z = cast(x, NACRE_f64);
   Tensor reflected = lt(z, 0.5);
   Tensor u = where(reflected, -z + 1, z);
   Tensor shift = full_like(z, 0.0);
-  for (int i = 0; i < 8; i++) shift = shift + reciprocal(u + i);
-  Tensor v = u + 8;
+  for (int i = 0; i < 10; i++) shift = shift + reciprocal(u + i);
+  Tensor v = u + 10;
   Tensor r = reciprocal(v);
   Tensor r2 = r * r;
   Tensor series =
-      polynomial(r2, {-691.0 / 32760, 1.0 / 132, -1.0 / 240, 1.0 / 252, -1.0 / 120, 1.0 / 12});
+      polynomial(r2, {-3617.0 / 8160, 1.0 / 12, -691.0 / 32760, 1.0 / 132, -1.0 / 240, 1.0 / 252, -1.0 / 120, 1.0 / 12});
   Tensor value = log(v) - r * 0.5 - r2 * series - shift;
   // Exactly 1/tan(pi z): the fraction keeps the argument small.
   Tensor fraction = z - floor(z);
@@ -523,7 +523,7 @@ Results masked_fill(Call& c) {
 
 Results lerp(Call& c) {
   Tensor a = c.tensor("self"), b = c.tensor("end");
-  nacre_dtype dtype = a.dtype(), wide = compute_type(dtype);
+  nacre_dtype dtype = c.output_dtype(), wide = compute_type(dtype);
   Tensor x = cast(a, wide), y = cast(b, wide);
   Operand weight = c.operand("weight");
   if (weight.number()) {

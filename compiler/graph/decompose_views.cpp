@@ -1,6 +1,8 @@
 // Index maps: views, joins and splits, copies of regions into regions. Where export recorded the
 // shape of a result (view, expand, flatten, ...) that shape is taken: it has `-1` and symbols
 // resolved.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -12,6 +14,19 @@ namespace nacre {
 namespace {
 
 Results reshape_as_recorded(Call& c) { return reshape(c.self(), c.output_shape()); }
+// A size that varies was not 1 for export: where it is, the result has another rank.
+Results squeeze(Call& c) {
+  const Tensor x = c.self();
+  const bool one = c.op() == "aten.squeeze.dim";
+  Dims dims = one ? Dims{c.integer("dim")} : c.has("dim") ? c.integers("dim") : all_dims(x.rank());
+  if (x.rank() == 0) dims.clear();
+  for (const int64_t dim : dims) {
+    const Expr other = simplify(Expr::make(ExprOp::ne, {x.size(dim), Expr(1)}), c.facts());
+    if (!other.constant()) c.builder().require(other, fmt::format("dimension {} must not be 1: the program was exported with squeeze leaving it", dim));
+  }
+  return reshape_as_recorded(c);
+}
+
 Results expand_as_recorded(Call& c) { return expand(c.self(), c.output_shape()); }
 
 Results permute(Call& c) { return permute(c.self(), c.integers("dims")); }
@@ -598,9 +613,9 @@ constexpr Decomposition kTable[] = {
     {"flatten.using_ints", reshape_as_recorded},
     {"unflatten.int", reshape_as_recorded},
     {"ravel.default", reshape_as_recorded},
-    {"squeeze.default", reshape_as_recorded},
-    {"squeeze.dim", reshape_as_recorded},
-    {"squeeze.dims", reshape_as_recorded},
+    {"squeeze.default", squeeze},
+    {"squeeze.dim", squeeze},
+    {"squeeze.dims", squeeze},
     {"unsqueeze.default", unsqueeze},
     {"expand.default", expand_as_recorded},
     {"expand_as.default", expand_as_recorded},

@@ -255,6 +255,13 @@ class Tiles {
     return loops;
   }
 
+  // The same with the loop `name` last: an operand that does not move with it is spread along it.
+  static std::vector<LoopVar> with_innermost(const Contraction& c, std::vector<LoopVar> loops, const std::string& name) {
+    std::erase_if(loops, [&](const LoopVar& loop) { return loop.name == name; });
+    loops.push_back(*std::find_if(c.loops.begin(), c.loops.end(), [&](const LoopVar& loop) { return loop.name == name; }));
+    return loops;
+  }
+
   // An operand whose address is not affine in `along` is copied into one that is.
   void make_affine(Contraction& c, size_t operand, const std::vector<std::string>& along) {
     if (!strided(program_, c.operands[operand], c.loops, along)) copy(c, operand, loops_of(c, c.operands[operand]));
@@ -308,7 +315,7 @@ class Tiles {
     const std::vector<std::vector<std::string>> along{{s, d}, {t, d}, {t, e}};
     for (size_t i = 0; i < 3; ++i) {
       auto lies = strided(program_, c.operands[i], c.loops, along[i]);
-      if (!lies || !lies->strides[1].is(1)) copy(c, i, loops_of(c, c.operands[i]));
+      if (!lies || !lies->strides[1].is(1)) copy(c, i, with_innermost(c, loops_of(c, c.operands[i]), along[i][1]));
     }
     if (c.operands.size() > 3 && c.operands[3].buffer >= 0) make_affine(c, 3, {s, t});
   }
