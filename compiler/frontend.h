@@ -20,6 +20,14 @@ struct Example {
   std::vector<Example> items;  // of a tuple or list
 };
 
+// The floating-point type in which the oracle computes: for its inputs, its weights and the dtypes that operators name.
+enum class OracleType {
+  own,      // as the graph has it
+  wide,     // float32 and lower become float64
+  rounded,  // the same, and what is float64 in the graph is rounded to float32 before
+  narrow,   // float64 becomes float32
+};
+
 struct Frontend {
   int version;  // kFrontendVersion of the build; the tool refuses another
   // Reads a .pt2 archive into the captured graph with its weights and sample inputs.
@@ -32,14 +40,13 @@ struct Frontend {
   Graph (*functionalize)(const Graph& captured);
   // The captured graph for inputs that share memory with each other, where that makes a difference.
   std::optional<OverlapGraph> (*overlapping)(const Graph& captured);
-  // The oracle: runs a graph of any level, operator by operator, on libtorch. `inputs` are the user inputs in order;
-  // `double_precision` computes every float32 and lower tensor in float64 instead. Returns all graph outputs in order
-  // (user outputs and mutations).
+  // The oracle: runs a graph of any level, operator by operator, on libtorch. `inputs` are the user inputs in order.
+  // Returns all graph outputs in order (user outputs and mutations).
   std::vector<HostTensor> (*run_eager)(const Graph& graph, const std::map<std::string, HostTensor>& weights,
-                                       const std::vector<HostTensor>& inputs, bool double_precision);
+                                       const std::vector<HostTensor>& inputs, OracleType type);
 };
 
-inline constexpr int kFrontendVersion = 3;
+inline constexpr int kFrontendVersion = 4;
 
 }  // namespace nacre
 

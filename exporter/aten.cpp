@@ -94,9 +94,12 @@ bool is_low_precision(c10::ScalarType type) {
          type == c10::kComplexFloat || type == c10::kComplexHalf;
 }
 
-c10::ScalarType widened(c10::ScalarType type) {
-  if (!is_low_precision(type)) return type;
-  return c10::isComplexType(type) ? c10::kComplexDouble : c10::kDouble;
+c10::ScalarType oracle_type(c10::ScalarType type, OracleType oracle) {
+  if (oracle == OracleType::own || !(at::isFloatingType(type) || at::isComplexType(type))) return type;
+  if (oracle == OracleType::narrow && is_low_precision(type)) return type;
+  const bool wide = oracle != OracleType::narrow;
+  if (c10::isComplexType(type)) return wide ? c10::kComplexDouble : c10::kComplexFloat;
+  return wide ? c10::kDouble : c10::kFloat;
 }
 
 at::Tensor borrow(const HostTensor& tensor) {
@@ -170,8 +173,7 @@ struct Converter {
 };
 
 c10::ScalarType dtype_argument(nacre_dtype dtype, const Environment& env) {
-  c10::ScalarType type = to_torch(dtype);
-  return env.double_precision ? widened(type) : type;
+  return oracle_type(to_torch(dtype), env.oracle);
 }
 
 // A Python number where a tensor is expected: promotes like a number.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/frontend.h"
 #include "compiler/graph/graph.h"
 
 namespace nacre::aten {
@@ -20,7 +21,8 @@ c10::ScalarType to_torch(nacre_dtype dtype);
 nacre_dtype from_torch(
     c10::ScalarType type);  // Error{unsupported} for quantized and 8-bit floating types
 bool is_low_precision(c10::ScalarType type);    // float32 and lower, complex64 and lower
-c10::ScalarType widened(c10::ScalarType type);  // float64, complex128
+// The type that a tensor of `type` has in the oracle.
+c10::ScalarType oracle_type(c10::ScalarType type, OracleType oracle);
 
 // Shares the memory of `tensor`, which the result must not outlive and must not write to.
 at::Tensor borrow(const HostTensor& tensor);
@@ -36,7 +38,7 @@ c10::OperatorHandle require_operator(const Node& node);
 struct Environment {
   std::function<c10::IValue(ValueId)> value;
   std::function<int64_t(const Expr&)> integer;
-  bool double_precision = false;
+  OracleType oracle = OracleType::own;
   c10::DeviceType device = c10::DeviceType::CPU;
 };
 

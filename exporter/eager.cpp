@@ -48,9 +48,9 @@ void bind(const Expr& e, int64_t actual, Symbols& symbols) {
 
 class Executor {
  public:
-  Executor(const Graph& graph, Symbols symbols, bool double_precision)
+  Executor(const Graph& graph, Symbols symbols, OracleType oracle)
       : graph_(graph), symbols_(std::move(symbols)), values_(graph.values.size()) {
-    environment_.double_precision = double_precision;
+    environment_.oracle = oracle;
     environment_.value = [this](ValueId id) { return value(id); };
     environment_.integer = [this](const Expr& e) { return integer(e); };
   }
@@ -153,8 +153,8 @@ std::vector<c10::IValue> Executor::run() {
 
 std::vector<c10::IValue> Executor::results_of(const Node& node) {
   if (primitive_class(node.op) == PrimClass::control) return primitive_control_flow(node);
-  if (environment_.double_precision && node.op == "aten.view.dtype")
-    fail_at(ErrorKind::user, where_text(node.where), "the bytes of a number in float64 are others");
+  if (environment_.oracle != OracleType::own && node.op == "aten.view.dtype")
+    fail_at(ErrorKind::user, where_text(node.where), "the bytes of a number in another type are others");
   if (node.op.starts_with("prim.")) return run_primitive(graph_, node, environment_);
   if (node.op.starts_with("sym.")) return {number(node)};
   if (node.op.starts_with("higher_order.")) return control_flow(node);
@@ -241,7 +241,7 @@ std::vector<c10::IValue> Executor::run_subgraph(const std::string& name,
   for (const GraphInput& input : sub.inputs)  // a loop carries new values of its own symbols
     if (sub[input.value].kind == ValueKind::integer && sub[input.value].expr.op() == ExprOp::symbol)
       known.erase(sub[input.value].expr.name());
-  Executor inner(sub, std::move(known), environment_.double_precision);
+  Executor inner(sub, std::move(known), environment_.oracle);
   for (size_t i = 0; i < operands.size(); ++i) inner.set(sub.inputs[i].value, operands[i]);
   return inner.run();
 }
@@ -383,10 +383,10 @@ std::vector<c10::IValue> Executor::primitive_control_flow(const Node& node) {
 
 // The tensor in memory of its own, laid out as the graph says.
 at::Tensor laid_out(const HostTensor& host, const Value& meta, const Executor& executor,
-                    bool double_precision, bool may_borrow) {
+                    OracleType oracle, bool may_borrow) {
   at::Tensor plain = aten::borrow(host);
-  c10::ScalarType type =
-      double_precision ? aten::widened(plain.scalar_type()) : plain.scalar_type();
+  const c10::ScalarType type = aten::oracle_type(plain.scalar_type(), oracle);
+  if (oracle == OracleType::rounded) plain = plain.to(aten::oracle_type(type, OracleType::narrow));
   if (type != plain.scalar_type()) {
     plain = plain.to(type);
     may_borrow = true;
@@ -423,10 +423,11 @@ struct DefaultDtype {
 
 std::vector<HostTensor> run_eager(const Graph& graph,
                                   const std::map<std::string, HostTensor>& weights,
-                                  const std::vector<HostTensor>& inputs, bool double_precision) {
+                                  const std::vector<HostTensor>& inputs, OracleType oracle) {
   at::set_num_threads(1);
   c10::NoGradGuard no_gradients;
-  DefaultDtype default_dtype(double_precision);
+  const bool wide = oracle == OracleType::wide || oracle == OracleType::rounded;
+  DefaultDtype default_dtype(wide);
 
   // Sizes first: strides are expressions over them.
   std::vector<const HostTensor*> given;
@@ -447,10 +448,10 @@ std::vector<HostTensor> run_eager(const Graph& graph,
     if (meta.kind == ValueKind::tensor && host.shape.size() != meta.shape.size())
       fail(ErrorKind::user, "input `{}` has {} dimensions instead of {}", input.target,
            host.shape.size(), meta.shape.size());
-    // State that an earlier call in double precision left.
-    const bool wide = double_precision && input.kind == InputKind::buffer &&
-                      aten::to_torch(host.dtype) == aten::widened(aten::to_torch(meta.dtype));
-    if (meta.kind == ValueKind::tensor && host.dtype != meta.dtype && !wide)
+    // State that an earlier call in the oracle's type left.
+    const bool left = input.kind == InputKind::buffer &&
+                      aten::to_torch(host.dtype) == aten::oracle_type(aten::to_torch(meta.dtype), oracle);
+    if (meta.kind == ValueKind::tensor && host.dtype != meta.dtype && !left)
       fail(ErrorKind::user, "input `{}` has type {} instead of {}", input.target,
            nacre_dtype_name(host.dtype), nacre_dtype_name(meta.dtype));
     if (meta.kind == ValueKind::tensor)
@@ -460,7 +461,7 @@ std::vector<HostTensor> run_eager(const Graph& graph,
   }
   if (next != inputs.size())
     fail(ErrorKind::user, "the program takes {} inputs, not {}", next, inputs.size());
-  Executor sized(graph, std::move(symbols), double_precision);
+  Executor sized(graph, std::move(symbols), oracle);
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const GraphInput& input = graph.inputs[i];
     const Value& meta = graph[input.value];
@@ -470,7 +471,7 @@ std::vector<HostTensor> run_eager(const Graph& graph,
           fail(ErrorKind::user, "input `{}` has size {} in dimension {} instead of {}",
                input.target, given[i]->shape[d], d, sized.integer(meta.shape[d]));
       bool may_borrow = input.kind == InputKind::parameter || graph.level != Level::captured;
-      at::Tensor tensor = laid_out(*given[i], meta, sized, double_precision, may_borrow);
+      at::Tensor tensor = laid_out(*given[i], meta, sized, oracle, may_borrow);
       // As in a module: some operators (gru) choose another kernel for tensors that could have
       // gradients, even where none are computed.
       if (input.kind == InputKind::parameter && at::isFloatingType(tensor.scalar_type()))
@@ -491,7 +492,7 @@ std::vector<HostTensor> run_eager(const Graph& graph,
       results.push_back(aten::to_host(at::scalar_tensor(value.toInt(), at::kLong)));
     } else if (value.isDouble()) {
       results.push_back(aten::to_host(
-          at::scalar_tensor(value.toDouble(), double_precision ? at::kDouble : at::kFloat)));
+          at::scalar_tensor(value.toDouble(), wide ? at::kDouble : at::kFloat)));
     } else if (value.isBool()) {
       results.push_back(aten::to_host(at::scalar_tensor(value.toBool(), at::kBool)));
     } else {

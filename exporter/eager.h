@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/frontend.h"
 #include "compiler/graph/graph.h"
 
 namespace nacre {
@@ -14,10 +15,8 @@ namespace nacre {
 // order, numbers as tensors of one element. Inputs are laid out in memory with the strides that
 // their values have in the graph. Outputs in the graph's order: an output that names an input gives
 // what the input holds at the end.
-//
-// `double_precision`: float32 and lower inputs, weights and dtype arguments become float64.
 std::vector<HostTensor> run_eager(const Graph& graph,
                                   const std::map<std::string, HostTensor>& weights,
-                                  const std::vector<HostTensor>& inputs, bool double_precision);
+                                  const std::vector<HostTensor>& inputs, OracleType oracle);
 
 }  // namespace nacre

@@ -17,8 +17,8 @@ extern "C" const nacre::Frontend* nacre_frontend() {
       [](const nacre::Graph& captured) { return nacre::functionalize(captured); },
       [](const nacre::Graph& captured) { return nacre::overlapping(captured); },
       [](const nacre::Graph& graph, const std::map<std::string, nacre::HostTensor>& weights,
-         const std::vector<nacre::HostTensor>& inputs, bool double_precision) {
-        return nacre::run_eager(graph, weights, inputs, double_precision);
+         const std::vector<nacre::HostTensor>& inputs, nacre::OracleType type) {
+        return nacre::run_eager(graph, weights, inputs, type);
       },
   };
   return &frontend;

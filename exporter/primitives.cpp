@@ -193,8 +193,7 @@ struct Call {
   }
   c10::ScalarType dtype() const {
     if (auto* t = std::get_if<nacre_dtype>(&at_name("dtype"))) {
-      c10::ScalarType type = aten::to_torch(*t);
-      return env.double_precision ? aten::widened(type) : type;
+      return aten::oracle_type(aten::to_torch(*t), env.oracle);
     }
     lacks("dtype");
   }

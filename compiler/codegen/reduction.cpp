@@ -52,6 +52,7 @@ std::string accumulator_type(const Scalar& s, const Target& target) {
   const bool sums = s.prim == "sum" || s.prim == "cumsum", products = s.prim == "prod" || s.prim == "cumprod";
   const bool narrow = s.dtype == NACRE_f32 || is_half(s.dtype);
   if (sums && narrow && target.compute_capability) return "Sum";
+  if (s.prim == "sum" && s.dtype == NACRE_f64 && !target.compute_capability) return "Sum";
   return scalar_type((sums || products) && narrow ? NACRE_f64 : s.dtype);
 }
 

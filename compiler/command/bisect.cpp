@@ -87,7 +87,7 @@ std::map<ValueId, HostTensor> all_values(const Program& program) {
         order.push_back(v);
         graph.outputs.push_back({ValueRef{v}, OutputKind::user, {}});
       }
-  const std::vector<HostTensor> values = frontend().run_eager(graph, program.weights, program.sample_inputs, false);
+  const std::vector<HostTensor> values = frontend().run_eager(graph, program.weights, program.sample_inputs, OracleType::own);
   for (std::size_t i = 0; i < order.size(); ++i) result.emplace(order[i], values.at(i));
   return result;
 }

@@ -14,6 +14,13 @@ namespace nacre {
 
 // One call. The results are absent where the program itself has to be asked: see `complete` in
 // stages.h.
+// PyTorch's own errors in float64, estimated; empty where nothing is float64.
+struct Float64Errors {
+  std::vector<double> outputs;
+  std::map<int, double> after_inputs;
+  std::map<std::string, double> after_buffers;
+};
+
 struct CaseSet {
   std::string name;
   std::vector<HostTensor> inputs;
@@ -23,6 +30,7 @@ struct CaseSet {
   std::map<std::string, HostTensor> after_buffers;   // by name
   std::map<int, HostTensor> after_inputs64;          // these two in float64, where PyTorch can
   std::map<std::string, HostTensor> after_buffers64;
+  Float64Errors own_errors64;
   bool known = false;                                // outputs were read from the case
   bool refuse = false;  // the program does not promise to accept these inputs
   bool eager_answers =

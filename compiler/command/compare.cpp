@@ -110,7 +110,7 @@ Comparison compare_shape(const HostTensor& result, const HostTensor& expected) {
 }
 
 Comparison compare(const HostTensor& result, const HostTensor& expected,
-                   const HostTensor* reference) {
+                   const HostTensor* reference, double own_error) {
   if (Comparison shape = compare_shape(result, expected); !shape.passed) return shape;
   if (!has_rounding(expected.dtype)) return compare_exactly(result, expected);
 
@@ -119,6 +119,7 @@ Comparison compare(const HostTensor& result, const HostTensor& expected,
             has_rounding(exact.dtype),
         "the reference is {}, the result {}", type_text(exact), type_text(expected));
   Comparison out;
+  out.own_error = own_error;
   std::int64_t worst = 0;
   for (std::int64_t i = 0; i < number_count(expected); ++i) {
     const double ours = number_at(result, i);
@@ -146,6 +147,12 @@ Comparison compare(const HostTensor& result, const HostTensor& expected,
                              index_text(expected, worst), type_text(expected),
                              number_at(result, worst), number_at(expected, worst), describe(out));
   return out;
+}
+
+double estimate_float64(const HostTensor& narrow, const HostTensor& wide) {
+  // Values that decide a size can decide otherwise in float32.
+  if (narrow.shape != wide.shape) return 0;
+  return compare(narrow, narrow, &wide).own_error * 0x1p-29;
 }
 
 std::string describe(const Comparison& comparison) {

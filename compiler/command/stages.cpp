@@ -54,8 +54,8 @@ void show_mutations(Graph& graph) {
 // Graphs of the three levels, operator by operator in libtorch.
 class GraphRunner : public Runner {
  public:
-  GraphRunner(const Program& program, bool double_precision)
-      : program_(program), weights_(program.weights), double_(double_precision) {
+  GraphRunner(const Program& program, OracleType type)
+      : program_(program), weights_(program.weights), type_(type) {
     if (program_.graph.level == Level::captured) show_mutations(program_.graph);
   }
 
@@ -63,7 +63,7 @@ class GraphRunner : public Runner {
 
   CallResult call(const std::vector<HostTensor>& inputs) override {
     const Graph& graph = program_.graph;
-    const std::vector<HostTensor> all = frontend().run_eager(graph, weights_, inputs, double_);
+    const std::vector<HostTensor> all = frontend().run_eager(graph, weights_, inputs, type_);
     check(all.size() == graph.outputs.size(), "the graph has {} outputs, the executor gave {}",
           graph.outputs.size(), all.size());
     CallResult result;
@@ -89,7 +89,7 @@ class GraphRunner : public Runner {
  private:
   Program program_;
   std::map<std::string, HostTensor> weights_;
-  bool double_;
+  OracleType type_;
 };
 
 // The loop program in the interpreter.
@@ -162,8 +162,10 @@ class ArtifactRunner : public Runner {
   RuntimeSession session_;
 };
 
+bool is_double(nacre_dtype dtype) { return dtype == NACRE_f64 || dtype == NACRE_c128; }
+
 bool is_double_of(const HostTensor& wide, const HostTensor& narrow) {
-  return (wide.dtype == NACRE_f64 || wide.dtype == NACRE_c128) && wide.shape == narrow.shape;
+  return is_double(wide.dtype) && wide.shape == narrow.shape;
 }
 
 // By the case's own tolerance, the way torch.isclose has it.
@@ -184,14 +186,14 @@ bool within(const std::optional<Tolerance>& tolerance, const HostTensor& result,
 
 // True if export assumed something of the sizes that does not hold for these inputs: PyTorch's own
 // exported program refuses them, even where eager code answers.
-bool breaks_an_assumption(const Graph& graph, const std::vector<HostTensor>& inputs) {
+bool breaks_an_assumption(const Graph& graph, const CaseSet& set) {
   std::map<std::string, std::int64_t> sizes;
   std::size_t next = 0;
   for (const GraphInput& input : graph.inputs) {
     if (input.kind != InputKind::user) continue;
-    if (next == inputs.size()) return false;
+    if (next == set.inputs.size()) return false;
     const Value& value = graph[input.value];
-    const HostTensor& given = inputs[next++];
+    const HostTensor& given = set.inputs[next++];
     if (value.kind == ValueKind::integer && value.expr.op() == ExprOp::symbol &&
         given.dtype == NACRE_i64 && given.elements() == 1)
       sizes[value.expr.name()] = given.as<std::int64_t>()[0];
@@ -199,12 +201,34 @@ bool breaks_an_assumption(const Graph& graph, const std::vector<HostTensor>& inp
     for (std::size_t d = 0; d < given.shape.size(); ++d)
       if (value.shape[d].op() == ExprOp::symbol) sizes[value.shape[d].name()] = given.shape[d];
   }
-  return std::any_of(graph.assumptions.begin(), graph.assumptions.end(), [&](const Expr& e) {
+  const auto is_not = [&](const Expr& e, std::int64_t value) {
     const std::set<std::string> names = e.symbols();
-    return std::all_of(names.begin(), names.end(),
-                       [&](const std::string& name) { return sizes.count(name) != 0; }) &&
-           e.evaluate(sizes) == 0;
-  });
+    const bool is_known = std::all_of(names.begin(), names.end(), [&](const std::string& name) { return sizes.count(name) != 0; });
+    return is_known && e.evaluate(sizes) != value;
+  };
+  for (const Expr& e : graph.assumptions)
+    if (is_not(e, 1)) return true;
+  // The program has a result of another shape than eager code: `x[-2:]` of one row, `x.squeeze()` where a size is 1.
+  std::size_t position = 0;
+  for (const GraphOutput& output : graph.outputs) {
+    if (output.kind != OutputKind::user || std::holds_alternative<std::monostate>(output.value)) continue;
+    if (position == set.outputs.size()) break;
+    const std::vector<std::int64_t>& shape = set.outputs[position++].shape;
+    const auto* value = std::get_if<ValueRef>(&output.value);
+    if (!value || graph[value->id].kind != ValueKind::tensor) continue;
+    const std::vector<Expr>& recorded = graph[value->id].shape;
+    if (recorded.size() != shape.size()) return true;
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (is_not(recorded[d], shape[d])) return true;
+  }
+  return false;
+}
+
+// A buffer's own dtype: a file of bfloat16 has its bits as integers.
+void name_dtypes(CaseSet& set, const Program& captured) {
+  for (auto& [name, after] : set.after_buffers)
+    if (const HostTensor* before = found_in(captured.weights, name); before && before->dtype == NACRE_bf16 && after.dtype == NACRE_u16)
+      after.dtype = NACRE_bf16;
 }
 
 void name_reason(Comparison& comparison, const std::string& what) {
@@ -219,12 +243,53 @@ Comparison failure(std::string reason) {
   return result;
 }
 
+template <typename Key>
+double value_or_0(const std::map<Key, double>& map, const Key& key) {
+  const auto found = map.find(key);
+  return found == map.end() ? 0 : found->second;
+}
+
+// Runs a program in float32 and, on the same values, in float64, in step with PyTorch's own runs.
+class Float64Estimator {
+ public:
+  explicit Float64Estimator(const Program& captured)
+      : narrow_(make_graph_runner(captured, OracleType::narrow)),
+        wide_(make_graph_runner(captured, OracleType::rounded)) {}
+
+  void reset() {
+    narrow_->reset();
+    wide_->reset();
+  }
+
+  Float64Errors call(const std::vector<HostTensor>& inputs) {
+    const CallResult narrow = narrow_->call(inputs);
+    const CallResult wide = wide_->call(inputs);
+    Float64Errors errors;
+    for (std::size_t i = 0; i < narrow.outputs.size(); ++i)
+      errors.outputs.push_back(estimate_float64(narrow.outputs[i], wide.outputs[i]));
+    for (const auto& [position, after] : narrow.after_inputs)
+      errors.after_inputs[position] = estimate_float64(after, wide.after_inputs.at(position));
+    for (const auto& [name, after] : narrow.after_buffers)
+      errors.after_buffers[name] = estimate_float64(after, wide.after_buffers.at(name));
+    return errors;
+  }
+
+ private:
+  std::unique_ptr<Runner> narrow_, wide_;
+};
+
+bool has_float64(const CaseSet& set) {
+  const auto is_wide = [](const HostTensor& t) { return is_double(t.dtype); };
+  return std::any_of(set.outputs.begin(), set.outputs.end(), is_wide) ||
+         std::any_of(set.inputs.begin(), set.inputs.end(), is_wide);
+}
+
 Comparison compare_call(const Case& the_case, const CaseSet& set, const CallResult& result) {
   Comparison worst;
   const auto add = [&](const HostTensor& ours, const HostTensor& expected,
-                       const HostTensor* reference, const std::string& what) {
-    Comparison one =
-        the_case.shape_only ? compare_shape(ours, expected) : compare(ours, expected, reference);
+                       const HostTensor* reference, double own_error, const std::string& what) {
+    Comparison one = the_case.shape_only ? compare_shape(ours, expected)
+                                         : compare(ours, expected, reference, own_error);
     if (!one.passed && within(the_case.tolerance, ours, expected)) one = {};
     name_reason(one, fmt::format("{}, {}", set.name, what));
     merge(worst, one);
@@ -232,16 +297,18 @@ Comparison compare_call(const Case& the_case, const CaseSet& set, const CallResu
   if (result.outputs.size() != set.outputs.size())
     return failure(fmt::format("{}: {} outputs, PyTorch has {}", set.name, result.outputs.size(),
                                set.outputs.size()));
+  const Float64Errors& own = set.own_errors64;
   for (std::size_t i = 0; i < set.outputs.size(); ++i)
-    add(result.outputs[i], set.outputs[i], set.output64(i), fmt::format("output {}", i));
+    add(result.outputs[i], set.outputs[i], set.output64(i),
+        i < own.outputs.size() ? own.outputs[i] : 0, fmt::format("output {}", i));
   if (the_case.shape_only) return worst;
   for (const auto& [position, ours] : result.after_inputs)
     if (const auto found = set.after_inputs.find(position); found != set.after_inputs.end())
-      add(ours, found->second, found_in(set.after_inputs64, position),
+      add(ours, found->second, found_in(set.after_inputs64, position), value_or_0(own.after_inputs, position),
           fmt::format("input {} after the call", position));
   for (const auto& [name, ours] : result.after_buffers)
     if (const auto found = set.after_buffers.find(name); found != set.after_buffers.end())
-      add(ours, found->second, found_in(set.after_buffers64, name),
+      add(ours, found->second, found_in(set.after_buffers64, name), value_or_0(own.after_buffers, name),
           fmt::format("buffer {} after the call", name));
   return worst;
 }
@@ -262,8 +329,8 @@ Stage stage_of(const std::string& name, std::span<const Stage> among) {
   fail(ErrorKind::user, "no stage '{}'; there are {}", name, stage_names(among));
 }
 
-std::unique_ptr<Runner> make_graph_runner(const Program& program, bool double_precision) {
-  return std::make_unique<GraphRunner>(program, double_precision);
+std::unique_ptr<Runner> make_graph_runner(const Program& program, OracleType type) {
+  return std::make_unique<GraphRunner>(program, type);
 }
 
 std::unique_ptr<Runner> make_loops_runner(const Program& primitive) {
@@ -321,11 +388,11 @@ const CompiledModel& Pipeline::model() {
 std::unique_ptr<Runner> Pipeline::runner(Stage stage) {
   switch (stage) {
     case Stage::captured:
-      return make_graph_runner(captured_, false);
+      return make_graph_runner(captured_, OracleType::own);
     case Stage::functional:
-      return make_graph_runner(functional(), false);
+      return make_graph_runner(functional(), OracleType::own);
     case Stage::primitive:
-      return make_graph_runner(primitive(), false);
+      return make_graph_runner(primitive(), OracleType::own);
     case Stage::loops:
       return make_loops_runner(primitive());
     case Stage::artifact:
@@ -363,12 +430,14 @@ void complete(Case& the_case, const Program& captured) {
   }
   if (the_case.shape_only && the_case.sets[0].known) return;
 
-  const std::unique_ptr<Runner> eager = make_graph_runner(captured, false);
-  const std::unique_ptr<Runner> exact = make_graph_runner(captured, true);
+  const std::unique_ptr<Runner> eager = make_graph_runner(captured, OracleType::own);
+  const std::unique_ptr<Runner> exact = make_graph_runner(captured, OracleType::wide);
   const std::string imported = library_functions(captured.graph);
+  std::optional<Float64Estimator> estimator;
   bool eager_in_step = true;  // false: an earlier set of the sequence did not run in float64
   for (CaseSet& set : the_case.sets) {
-    if (breaks_an_assumption(captured.graph, set.inputs)) set.refuse = true;
+    name_dtypes(set, captured);
+    if (breaks_an_assumption(captured.graph, set)) set.refuse = true;
     if (set.refuse || !set.shared.empty()) continue;
     if (!imported.empty()) {
       if (set.known) continue;
@@ -380,6 +449,7 @@ void complete(Case& the_case, const Program& captured) {
     if (!set.continues) {
       eager->reset();
       exact->reset();
+      if (estimator) estimator->reset();
       eager_in_step = true;
     }
     if (!set.known) {
@@ -401,6 +471,9 @@ void complete(Case& the_case, const Program& captured) {
       for (auto& [name, after] : wide.after_buffers)
         if (const HostTensor* own = found_in(set.after_buffers, name); own && is_double_of(after, *own))
           set.after_buffers64.emplace(name, std::move(after));
+      if (!has_float64(set)) continue;
+      if (!estimator) estimator.emplace(captured);
+      set.own_errors64 = estimator->call(set.inputs);
     } catch (const Error& error) {
       // An operator without a float64 kernel: the result in the model's dtype stands alone.
       if (error.kind == ErrorKind::internal) throw;

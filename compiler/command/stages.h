@@ -11,6 +11,7 @@
 #include "compiler/command/cases.h"
 #include "compiler/command/compare.h"
 #include "compiler/compile.h"
+#include "compiler/frontend.h"
 #include "compiler/graph/graph.h"
 
 namespace nacre {
@@ -46,7 +47,7 @@ class Runner {
   virtual CallResult call(const CaseSet& set) { return call(set.inputs); }
 };
 
-std::unique_ptr<Runner> make_graph_runner(const Program& program, bool double_precision);
+std::unique_ptr<Runner> make_graph_runner(const Program& program, OracleType type);
 std::unique_ptr<Runner> make_loops_runner(const Program& primitive);
 // In the runtime of this process, or, where this machine runs none of the entry's variants, in the
 // emulator of the first one's; Error{environment} where that is not there.

@@ -283,7 +283,7 @@ void store_elements(nacre_dtype stored, StoreMode mode, std::byte* data, const i
   });
 }
 
-// ---- Reductions and scans: one accumulator a lane, in double or int64.
+// ---- Reductions and scans: one accumulator a lane, in double (sums: in two) or int64.
 
 enum class Fold { sum, prod, most, least, any, all, arg_most, arg_least };
 
@@ -302,7 +302,7 @@ Fold fold_of(const std::string& prim) {
 struct Accumulator {
   Fold fold{};
   bool real = false;
-  std::vector<double> d = std::vector<double>(kLanes);
+  std::vector<double> d = std::vector<double>(kLanes), low = std::vector<double>(kLanes);
   std::vector<int64_t> i = std::vector<int64_t>(kLanes), arg = std::vector<int64_t>(kLanes);
 
   void start() {
@@ -310,6 +310,7 @@ struct Accumulator {
     const bool most = fold == Fold::most, least = fold == Fold::least;
     const double inf = std::numeric_limits<double>::infinity();
     std::fill(d.begin(), d.end(), product ? 1.0 : most ? -inf : least ? inf : 0.0);
+    std::fill(low.begin(), low.end(), 0.0);
     std::fill(i.begin(), i.end(),
               product ? 1
               : most  ? std::numeric_limits<int64_t>::min()
@@ -337,13 +338,8 @@ struct Accumulator {
     };
     switch (fold) {
       case Fold::sum:
-        if (across) {
-          V s[4] = {0, 0, 0, 0};
-          for (int l = 0; l < n; ++l) s[l & 3] += static_cast<V>(values[l]);
-          acc[0] += (s[0] + s[1]) + (s[2] + s[3]);
-          return;
-        }
-        return each([](V a, V v) { return a + v; });
+        for (int l = 0; l < n; ++l) add(across ? 0 : static_cast<size_t>(l), static_cast<V>(values[l]));
+        return;
       case Fold::prod: return each([](V a, V v) { return a * v; });
       case Fold::most: return each([](V a, V v) { return a == a && (v != v || v > a) ? v : a; });
       case Fold::least: return each([](V a, V v) { return a == a && (v != v || v < a) ? v : a; });
@@ -360,11 +356,20 @@ struct Accumulator {
     }
   }
 
+  void add(size_t k, int64_t value) { i[k] += value; }
+  // Knuth's two-sum: `low` has what rounding loses, so that a sum in float64 is as good as its terms.
+  void add(size_t k, double value) {
+    const double sum = d[k] + value, part = sum - d[k];
+    low[k] += (d[k] - (sum - part)) + (value - part);
+    d[k] = sum;
+  }
+
   template <class T>
   void give(int n, T* out) const {
     for (int l = 0; l < n; ++l) {
       const auto k = static_cast<size_t>(l);
-      out[l] = real ? converted<T>(d[k]) : converted<T>(i[k]);
+      const double whole = d[k] + low[k];
+      out[l] = !real ? converted<T>(i[k]) : converted<T>(whole == whole ? whole : d[k]);  // of infinities, `low` is none
     }
   }
   void give_args(int n, int64_t* out) const { std::copy_n(arg.begin(), n, out); }

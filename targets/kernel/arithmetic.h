@@ -10,6 +10,7 @@
 //   to_integer<T>(x)    truncation; what T cannot hold gives what a conversion by way of int64 leaves of it
 //   philox(counter, key)       64 random bits
 //   from_bfloat16, to_bfloat16 (to nearest even); round_float16, round_bfloat16   to what that type holds, as a float
+//   Sum                 of doubles, compensated
 //   greater_first(a, b), less_first(a, b)   does a come before b in argmax, argmin: NaN comes first, equals do not replace
 #ifndef NACRE_KERNEL_ARITHMETIC_H
 #define NACRE_KERNEL_ARITHMETIC_H
@@ -79,6 +80,22 @@ NACRE_INLINE vf round_bfloat16(vf x) {
 NACRE_INLINE float reduce_prod(vf v) {
   return fold(v, [](auto a, auto b) NACRE_LAMBDA { return a * b; });
 }
+
+// A sum of doubles as an unevaluated sum of two (Knuth's two-sum), so that its error does not grow with the number of terms.
+struct Sum {
+  double high, low = 0;
+  NACRE_MEMBER Sum(double x) : high(x) {}
+  NACRE_MEMBER explicit operator double() const {
+    const double sum = high + low;
+    return sum == sum ? sum : high; // of infinities, `low` is none
+  }
+  NACRE_MEMBER Sum operator+(double x) const {
+    Sum next(high + x);
+    const double part = next.high - high;
+    next.low = low + (high - (next.high - part)) + (x - part);
+    return next;
+  }
+};
 
 }  // namespace nk
 #endif

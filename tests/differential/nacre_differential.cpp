@@ -174,7 +174,7 @@ void run_set(Case& c, const std::string& name, const nlohmann::json& set, const 
   }
   std::vector<HostTensor> captured_results, functional_results;
   try {
-    captured_results = frontend->run_eager(captured, state, inputs, false);
+    captured_results = frontend->run_eager(captured, state, inputs, OracleType::own);
   } catch (const Error& error) {
     if (!refuse) c.problem(fmt::format("{}: captured: {}", name, error.what()));
     return;
@@ -247,7 +247,7 @@ void run_set(Case& c, const std::string& name, const nlohmann::json& set, const 
   }
 
   try {
-    functional_results = frontend->run_eager(functional, state, inputs, false);
+    functional_results = frontend->run_eager(functional, state, inputs, OracleType::own);
     if (functional_results.size() != captured_results.size()) {
       c.problem(fmt::format("{}: the functional graph has {} outputs instead of {}", name,
                             functional_results.size(), captured_results.size()));
@@ -264,10 +264,10 @@ void run_set(Case& c, const std::string& name, const nlohmann::json& set, const 
 
   if (primitive != nullptr && functional_results.size() == captured_results.size()) {
     try {
-      std::vector<HostTensor> results = frontend->run_eager(*primitive, state, inputs, false);
+      std::vector<HostTensor> results = frontend->run_eager(*primitive, state, inputs, OracleType::own);
       std::vector<HostTensor> wide;
       try {
-        wide = frontend->run_eager(functional, state, inputs, true);
+        wide = frontend->run_eager(functional, state, inputs, OracleType::wide);
       } catch (const Error&) {  // an operator without a float64 kernel
       }
       for (size_t i = 0; i < results.size(); ++i) {

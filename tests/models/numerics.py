@@ -244,6 +244,39 @@ def sees_nothing():
     return SeesNothing(), {"set_0": [(noise(1, 2, 5, 8), noise(1, 2, 7, 8), noise(1, 2, 7, 8), mask)]}, None
 
 
+class AttentionOperands(nn.Module):
+    """Attention whose operands lie in another order, or are one number along the dimension that it reads in vectors."""
+
+    def forward(self, q, k, v, x):
+        attention = nn.functional.scaled_dot_product_attention
+        # A convolution wants its channels last, which the operands below that one kernel makes with its own take over.
+        square, positive, less = x * x, (x * x).clamp(min=0.25), (x * x).clamp(max=0.25)
+        channels = nn.functional.conv1d(square.squeeze(1), torch.ones(8, 1, 3, dtype=x.dtype), padding=1, groups=8)
+        wide = x[..., :1].abs().expand(x.shape)
+        return (channels, attention(less, k, positive), attention(q, less, positive), attention(q, k, v.mT.contiguous().mT),
+                attention(q, k, wide), attention(wide, k, v), attention(q, wide, positive))
+
+
+def attention_operands():
+    return AttentionOperands(), {"set_0": [tuple(noise(2, 1, 8, 16) for _ in range(4))]}, None
+
+
+class Float64(nn.Module):
+    """Sums, products of matrices and special functions in float64; a scan, a squeeze and a slice over a size that varies."""
+
+    def forward(self, x):
+        equal = (x / x).abs() + 0.5
+        return (torch.rsqrt(equal).mean(), x.sum(1), (x @ x.mT).sum(), torch.digamma(x.abs() + 0.5), torch.lgamma(x.abs()), x.squeeze(0) * 2, x[-2:] + 1,
+                (x > 0).cumsum(0, dtype=torch.float32), nn.functional.scaled_dot_product_attention(x, x, x), torch.lerp(x, x + 1, x[0, 0]))
+
+
+def float64():
+    def wide(rows):
+        return (noise(rows, 67).double(),)
+    return (Float64(), {"set_0": [wide(5)], "also_0": [wide(2)], "also_1": [wide(31)], "also_2": [wide(1)]},
+            ({0: Dim("rows", max=64)},))
+
+
 class Nothing(nn.Module):
     """What is chosen of no elements."""
 
@@ -257,4 +290,4 @@ def nothing():
 
 
 CASES = {"complex_numbers": complex_numbers, "bits": bits, "spectra": spectra, "any_length": any_length, "algebra": algebra, "conditions": conditions,
-         "grouped": grouped, "edges": edges, "halves": halves, "pooling": pooling, "sees_nothing": sees_nothing, "nothing": nothing}
+         "grouped": grouped, "edges": edges, "halves": halves, "pooling": pooling, "sees_nothing": sees_nothing, "attention_operands": attention_operands, "float64": float64, "nothing": nothing}

@@ -26,16 +26,16 @@ TEST(Eager, StateIsCarriedOnInDoublePrecision) {
   const Graph graph = parse_graph(kSum);
   std::map<std::string, HostTensor> weights{{"total", filled(1)}};
   for (int call = 0; call < 2; ++call)
-    weights["total"] = run_eager(graph, weights, {filled(1e-12f)}, true).at(0);
+    weights["total"] = run_eager(graph, weights, {filled(1e-12f)}, OracleType::wide).at(0);
   ASSERT_EQ(weights["total"].dtype, NACRE_f64);
   EXPECT_NEAR(weights["total"].as<double>()[0] - 1, 2e-12, 1e-15);
 }
 
 TEST(Eager, RefusesADoubleWhereTheGraphHasAFloat) {
   const Graph graph = parse_graph(kSum);
-  const HostTensor wide = run_eager(graph, {{"total", filled(1)}}, {filled(1)}, true).at(0);
-  EXPECT_THROW(run_eager(graph, {{"total", wide}}, {filled(1)}, false), Error);
-  EXPECT_THROW(run_eager(graph, {{"total", filled(1)}}, {wide}, true), Error);
+  const HostTensor wide = run_eager(graph, {{"total", filled(1)}}, {filled(1)}, OracleType::wide).at(0);
+  EXPECT_THROW(run_eager(graph, {{"total", wide}}, {filled(1)}, OracleType::own), Error);
+  EXPECT_THROW(run_eager(graph, {{"total", filled(1)}}, {wide}, OracleType::wide), Error);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace nacre {
 
 // Graph outputs (results, then state) on the program's sample inputs, to the bit.
 inline void expect_same(const Program& program, const std::vector<at::Tensor>& expected) {
-  const std::vector<HostTensor> got = run_eager(program.graph, program.weights, program.sample_inputs, false);
+  const std::vector<HostTensor> got = run_eager(program.graph, program.weights, program.sample_inputs, OracleType::own);
   ASSERT_EQ(got.size(), expected.size()) << print(program.graph);
   for (size_t i = 0; i < got.size(); ++i) {
     const HostTensor want = aten::to_host(expected[i]);

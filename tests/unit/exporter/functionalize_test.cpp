@@ -49,8 +49,8 @@ Graph expect_equal(const std::string& text, std::vector<HostTensor> inputs,
     EXPECT_NE(node.op[end - 1], '_') << node.op;
   }
   EXPECT_EQ(print(parse_graph(print(functional))), print(functional));
-  auto expected = run_eager(captured, buffers, inputs, false);
-  auto got = run_eager(functional, buffers, inputs, false);
+  auto expected = run_eager(captured, buffers, inputs, OracleType::own);
+  auto got = run_eager(functional, buffers, inputs, OracleType::own);
   EXPECT_EQ(expected.size(), got.size());
   for (size_t i = 0; i < std::min(expected.size(), got.size()); ++i) {
     EXPECT_EQ(expected[i].shape, got[i].shape);

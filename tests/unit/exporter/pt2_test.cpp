@@ -235,7 +235,7 @@ TEST_F(Pt2, RunsWhatItRead) {
   std::byte* bytes = nullptr;
   HostTensor x = make_tensor(NACRE_f32, {2, 3}, &bytes);
   for (int i = 0; i < 6; ++i) reinterpret_cast<float*>(bytes)[i] = static_cast<float>(i);
-  auto results = run_eager(p.graph, p.weights, {x}, false);
+  auto results = run_eager(p.graph, p.weights, {x}, OracleType::own);
   // [0 1 2] . [-2 -1 0] = -1, . [1 2 3] = 8; [3 4 5] . = -10, 26; relu, and the counter's 1 is
   // added.
   EXPECT_EQ(results[0].as<float>()[0], 1);

@@ -260,7 +260,7 @@ def forward(self, x):
   expect_same(program, {aten::borrow(vector({1, 2, 3}).tensor).log()});
   const auto error = [&](const std::vector<float>& values) -> std::string {
     try {
-      run_eager(functionalize(program.graph), program.weights, {vector(values).tensor}, false);
+      run_eager(functionalize(program.graph), program.weights, {vector(values).tensor}, OracleType::own);
     } catch (const Error& e) {
       return e.what();
     }

@@ -123,4 +123,15 @@ TEST(Merge, KeepsTheOneFarthestBeyondItsLimit) {
 }
 
 }  // namespace
+// Float64 has no wider reference: the error of float32 on the same values stands for PyTorch's own.
+TEST(Compare, EstimatesTheErrorOfFloat64) {
+  const HostTensor narrow = f32({1.0, 3.0 + 0x1p-20});
+  const double estimate = estimate_float64(narrow, f64({1.0, 3.0}));
+  EXPECT_EQ(estimate, 0x1p-49);
+  EXPECT_EQ(estimate_float64(narrow, f64({1.0})), 0) << "results of other shapes";
+  const HostTensor expected = f64({1.0, 3.0}), ours = f64({1.0, 3.0 + 0x1p-47});
+  EXPECT_FALSE(compare(ours, expected, nullptr).passed);
+  EXPECT_TRUE(compare(ours, expected, nullptr, 0x1p-48).passed);
+}
+
 }  // namespace nacre
