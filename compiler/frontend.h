@@ -1,6 +1,7 @@
 // The way into exporter/: a table of functions that the tool loads with dlopen only when an input needs PyTorch.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,13 @@ struct Example {
   int64_t integer = 0;  // of a boolean too
   double floating = 0;
   std::vector<Example> items;  // of a tuple or list
+};
+
+// A subgraph that control flow runs, with what it is given.
+struct BodyCall {
+  std::string body;
+  std::vector<HostTensor> inputs;          // numbers as tensors of one element
+  std::map<std::string, int64_t> symbols;  // all that it sees
 };
 
 // The floating-point type in which the oracle computes: for its inputs, its weights and the dtypes that operators name.
@@ -44,9 +52,12 @@ struct Frontend {
   // Returns all graph outputs in order (user outputs and mutations).
   std::vector<HostTensor> (*run_eager)(const Graph& graph, const std::map<std::string, HostTensor>& weights,
                                        const std::vector<HostTensor>& inputs, OracleType type);
+  // The first `most` calls of bodies of control flow (not those within bodies) when the oracle runs the graph.
+  std::vector<BodyCall> (*body_calls)(const Graph& graph, const std::map<std::string, HostTensor>& weights,
+                                      const std::vector<HostTensor>& inputs, size_t most);
 };
 
-inline constexpr int kFrontendVersion = 4;
+inline constexpr int kFrontendVersion = 5;
 
 }  // namespace nacre
 

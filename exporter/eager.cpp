@@ -46,10 +46,26 @@ void bind(const Expr& e, int64_t actual, Symbols& symbols) {
     symbols[unknown] = (actual - *zero) / slope;
 }
 
+// The first calls of bodies.
+struct BodyCalls {
+  size_t most;
+  std::vector<BodyCall> calls;
+};
+
+// A tensor, or a number of Python as one of its dtype; None is an empty tensor.
+HostTensor host_of(const c10::IValue& value) {
+  if (value.isTensor()) return aten::to_host(value.toTensor());
+  if (value.isInt()) return aten::to_host(at::scalar_tensor(value.toInt(), at::kLong));
+  if (value.isDouble()) return aten::to_host(at::scalar_tensor(value.toDouble()));
+  if (value.isBool()) return aten::to_host(at::scalar_tensor(value.toBool(), at::kBool));
+  return {};
+}
+
 class Executor {
  public:
-  Executor(const Graph& graph, Symbols symbols, OracleType oracle)
-      : graph_(graph), symbols_(std::move(symbols)), values_(graph.values.size()) {
+  // `calls`, where not null, is told of the bodies that the graph's own nodes run.
+  Executor(const Graph& graph, Symbols symbols, OracleType oracle, BodyCalls* calls = nullptr)
+      : graph_(graph), symbols_(std::move(symbols)), values_(graph.values.size()), calls_(calls) {
     environment_.oracle = oracle;
     environment_.value = [this](ValueId id) { return value(id); };
     environment_.integer = [this](const Expr& e) { return integer(e); };
@@ -114,6 +130,7 @@ class Executor {
   Symbols symbols_;
   std::vector<c10::IValue> values_;
   aten::Environment environment_;
+  BodyCalls* calls_;
 };
 
 std::vector<c10::IValue> Executor::run() {
@@ -243,6 +260,12 @@ std::vector<c10::IValue> Executor::run_subgraph(const std::string& name,
       known.erase(sub[input.value].expr.name());
   Executor inner(sub, std::move(known), environment_.oracle);
   for (size_t i = 0; i < operands.size(); ++i) inner.set(sub.inputs[i].value, operands[i]);
+  if (calls_ && calls_->calls.size() < calls_->most) {
+    BodyCall call{name, {}, {}};
+    for (const c10::IValue& operand : operands) call.inputs.push_back(host_of(operand));
+    for (const auto& [symbol, v] : inner.symbols()) call.symbols[symbol] = v;
+    calls_->calls.push_back(std::move(call));
+  }
   return inner.run();
 }
 
@@ -419,11 +442,9 @@ struct DefaultDtype {
   caffe2::TypeMeta saved;
 };
 
-}  // namespace
-
-std::vector<HostTensor> run_eager(const Graph& graph,
-                                  const std::map<std::string, HostTensor>& weights,
-                                  const std::vector<HostTensor>& inputs, OracleType oracle) {
+std::vector<HostTensor> run(const Graph& graph, const std::map<std::string, HostTensor>& weights,
+                            const std::vector<HostTensor>& inputs, OracleType oracle,
+                            BodyCalls* calls) {
   at::set_num_threads(1);
   c10::NoGradGuard no_gradients;
   const bool wide = oracle == OracleType::wide || oracle == OracleType::rounded;
@@ -461,7 +482,7 @@ std::vector<HostTensor> run_eager(const Graph& graph,
   }
   if (next != inputs.size())
     fail(ErrorKind::user, "the program takes {} inputs, not {}", next, inputs.size());
-  Executor sized(graph, std::move(symbols), oracle);
+  Executor sized(graph, std::move(symbols), oracle, calls);
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const GraphInput& input = graph.inputs[i];
     const Value& meta = graph[input.value];
@@ -485,21 +506,24 @@ std::vector<HostTensor> run_eager(const Graph& graph,
     }
   }
   std::vector<HostTensor> results;
-  for (const c10::IValue& value : sized.run()) {
-    if (value.isTensor()) {
-      results.push_back(aten::to_host(value.toTensor()));
-    } else if (value.isInt()) {
-      results.push_back(aten::to_host(at::scalar_tensor(value.toInt(), at::kLong)));
-    } else if (value.isDouble()) {
-      results.push_back(aten::to_host(
-          at::scalar_tensor(value.toDouble(), wide ? at::kDouble : at::kFloat)));
-    } else if (value.isBool()) {
-      results.push_back(aten::to_host(at::scalar_tensor(value.toBool(), at::kBool)));
-    } else {
-      results.emplace_back();  // None
-    }
-  }
+  for (const c10::IValue& value : sized.run()) results.push_back(host_of(value));
   return results;
+}
+
+}  // namespace
+
+std::vector<HostTensor> run_eager(const Graph& graph,
+                                  const std::map<std::string, HostTensor>& weights,
+                                  const std::vector<HostTensor>& inputs, OracleType oracle) {
+  return run(graph, weights, inputs, oracle, nullptr);
+}
+
+std::vector<BodyCall> body_calls(const Graph& graph,
+                                 const std::map<std::string, HostTensor>& weights,
+                                 const std::vector<HostTensor>& inputs, size_t most) {
+  BodyCalls calls{most, {}};
+  run(graph, weights, inputs, OracleType::own, &calls);
+  return calls.calls;
 }
 
 }  // namespace nacre

@@ -19,4 +19,8 @@ std::vector<HostTensor> run_eager(const Graph& graph,
                                   const std::map<std::string, HostTensor>& weights,
                                   const std::vector<HostTensor>& inputs, OracleType oracle);
 
+// See Frontend::body_calls.
+std::vector<BodyCall> body_calls(const Graph& graph, const std::map<std::string, HostTensor>& weights,
+                                 const std::vector<HostTensor>& inputs, size_t most);
+
 }  // namespace nacre

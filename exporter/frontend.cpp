@@ -20,6 +20,10 @@ extern "C" const nacre::Frontend* nacre_frontend() {
          const std::vector<nacre::HostTensor>& inputs, nacre::OracleType type) {
         return nacre::run_eager(graph, weights, inputs, type);
       },
+      [](const nacre::Graph& graph, const std::map<std::string, nacre::HostTensor>& weights,
+         const std::vector<nacre::HostTensor>& inputs, size_t most) {
+        return nacre::body_calls(graph, weights, inputs, most);
+      },
   };
   return &frontend;
 }

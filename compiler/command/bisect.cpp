@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "compiler/command/exporter.h"
@@ -18,6 +19,7 @@ namespace nacre {
 namespace {
 
 constexpr int kMostTries = 300;
+constexpr std::size_t kMostBodies = 16;  // calls of bodies that are looked into
 
 // What is wrong with a program at a stage.
 struct Failure {
@@ -121,6 +123,41 @@ Program with_weights_as_inputs(const Program& program) {
   return result;
 }
 
+using Fails = std::function<bool(const Program&)>;
+
+// Nothing of the result can be left out alone. `whole` fails.
+Program smallest_of(Program whole, const Fails& fails) {
+  const std::map<ValueId, HostTensor> values = all_values(whole);
+  Program fixed = whole;
+  fixed.graph = specialised(whole.graph, sizes_in(whole.graph, values));
+  if (!whole.graph.symbols.empty() && fails(fixed)) whole = std::move(fixed);
+
+  const Part part = smallest_part(
+      whole.graph, [&](const Graph& graph) { return fails(with_inputs(graph, whole, values)); }, kMostTries);
+  const std::optional<Graph> graph = cut(whole.graph, part);
+  check(graph.has_value(), "the part that fails cannot be cut out");
+  Program smallest = with_inputs(*graph, whole, values);
+  if (Program alone = with_weights_as_inputs(smallest); fails(alone)) smallest = std::move(alone);
+  return smallest;
+}
+
+// A body of control flow that fails by itself on what it is given at some time: if it can be, at a time when a body of its own
+// fails (a branch that is not taken is given nothing).
+std::optional<Program> failing_body(const Program& program, const Fails& fails) {
+  if (program.graph.subgraphs.empty()) return std::nullopt;
+  std::optional<Program> first;
+  for (BodyCall& call : frontend().body_calls(program.graph, program.weights, program.sample_inputs, kMostBodies)) {
+    Program body;
+    body.graph = specialised(program.graph.subgraphs.at(call.body), call.symbols);
+    body.graph.level = program.graph.level;
+    body.sample_inputs = std::move(call.inputs);
+    if (!fails(body)) continue;
+    if (body.graph.subgraphs.empty() || failing_body(body, fails)) return body;
+    if (!first) first = std::move(body);
+  }
+  return first;
+}
+
 void write(const Program& program, const std::filesystem::path& file, const std::string& about) {
   const std::filesystem::path folder = file.parent_path();
   make_folder(folder);
@@ -147,27 +184,19 @@ std::optional<Reproduction> bisect(const Case& the_case, const Program& captured
   }
   if (!wanted) return std::nullopt;
 
-  const auto fails = [&](const Program& part) {
+  const Fails fails = [&](const Program& part) {
     const std::optional<Failure> failure = bisection.failure_of(part);
     return failure && failure->is_like(*wanted);
   };
-  const std::map<ValueId, HostTensor> values = all_values(whole);
-  Program fixed = whole;
-  fixed.graph = specialised(whole.graph, sizes_in(whole.graph, values));
-  if (!whole.graph.symbols.empty() && fails(fixed)) whole = std::move(fixed);
-
-  const Part part = smallest_part(
-      whole.graph, [&](const Graph& graph) { return fails(with_inputs(graph, whole, values)); }, kMostTries);
-  const std::optional<Graph> graph = cut(whole.graph, part);
-  check(graph.has_value(), "the part that fails cannot be cut out");
-  Program smallest = with_inputs(*graph, whole, values);
-  if (Program alone = with_weights_as_inputs(smallest); fails(alone)) smallest = std::move(alone);
+  const std::size_t of_nodes = whole.graph.nodes.size();
+  Program smallest = smallest_of(std::move(whole), fails);
+  while (std::optional<Program> body = failing_body(smallest, fails)) smallest = smallest_of(std::move(*body), fails);
 
   Reproduction result;
   const std::string name = std::filesystem::path(the_case.name).stem().string();
   result.file = folder / name / (name + ".ir");
   result.nodes = smallest.graph.nodes.size();
-  result.of_nodes = whole.graph.nodes.size();
+  result.of_nodes = of_nodes;
   const std::optional<Failure> failure = bisection.failure_of(smallest);
   result.reason = failure ? failure->reason : wanted->reason;
   write(smallest, result.file, fmt::format("stage {}: {}", stage_name(stage), result.reason.substr(0, result.reason.find('\n'))));

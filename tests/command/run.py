@@ -486,6 +486,51 @@ def test_bisect_writes_the_smallest_part_that_fails(bench):
     assert again.status == 1 and "stage primitive" in again.out and "aten.polygamma" in again.out, str(again)
 
 
+def test_bisect_looks_into_bodies(bench):
+    folder = bench.folder()
+    (folder / "loop.ir").write_text("""graph loop functional {
+  subgraph go_on graph go_on functional {
+    input %i: i64[] user "i"
+    input %v: f32[4] user "v"
+    %more: bool[] = aten.lt.Scalar(%i, other=3)
+    output %more user
+  }
+  subgraph step graph step functional {
+    subgraph hard graph hard functional {
+      input %v: f32[4] user "v"
+      %a: f32[4] = aten.abs.default(%v)
+      %y: f32[4] = aten.polygamma.default(n=1, self=%a)  # polygamma of no primitives
+      output %y user
+    }
+    subgraph wave graph wave functional {
+      input %v: f32[4] user "v"
+      %y: f32[4] = aten.sin.default(%v)
+      output %y user
+    }
+    input %i: i64[] user "i"
+    input %v: f32[4] user "v"
+    %j: i64[] = aten.add.Scalar(%i, other=1)
+    %p: bool[] = aten.gt.Scalar(%i, other=1)
+    %w: f32[4] = higher_order.cond(predicate=%p, true_graph=@hard, false_graph=@wave, operands=[%v])
+    output %j user
+    output %w user
+  }
+  input %start: i64[] user "start"
+  input %x: f32[4] user "x"
+  %i: i64[], %y: f32[4] = higher_order.while_loop(cond_graph=@go_on, body_graph=@step, carried_inputs=[%start, %x], additional_inputs=tensors[])
+  output %y user
+}
+""")
+    numpy.save(folder / "input_0.npy", numpy.int64(0))
+    numpy.save(folder / "input_1.npy", numpy.linspace(0.5, 2, 4, dtype="float32"))
+    done = bench.nacre("verify", "--bisect", folder / "parts", folder / "loop.ir")
+    assert done.status == 1, str(done)
+    text = (folder / "parts" / "loop" / "loop.ir").read_text()
+    assert "aten.polygamma" in text and "higher_order" not in text and "aten.abs" not in text, text
+    twice = numpy.sin(numpy.sin(numpy.linspace(0.5, 2, 4, dtype="float32")))
+    near(numpy.load(folder / "parts" / "loop" / "input_0.npy"), numpy.abs(twice))
+
+
 # ---------------------------------------------------------------- inputs outside the guards
 
 def run_with(bench, name, *arrays, says):
