@@ -149,16 +149,15 @@ NACRE_INLINE vi select(vi m, vi a, vi b) { return m ? a : b; }
 
 // `b > a ? b : a` is one instruction on x86 and gives a when either is NaN, so only b's NaN needs a select: none where b is a
 // number. Of equals a stays, as in torch.clamp: relu(-0.) is -0.
-template <class V>
-NACRE_INLINE V maximum(V a, V b) {
-  const V m = select(b > a, b, a);
-  return select(b != b, b, m);
-}
-template <class V>
-NACRE_INLINE V minimum(V a, V b) {
-  const V m = select(b < a, b, a);
-  return select(b != b, b, m);
-}
+NACRE_INLINE vf maximum(vf a, vf b) { return select(b != b, b, select(b > a, b, a)); }
+NACRE_INLINE vf minimum(vf a, vf b) { return select(b != b, b, select(b < a, b, a)); }
+// LLVM 19 takes x > 0 ? x : 0 for 0 > x ? 0 : x where x was a narrower number, so equals are chosen by themselves.
+#define NACRE_MOST(T)                                                                                     \
+  NACRE_INLINE T maximum(T a, T b) { return select(b != b, b, select(a == b, a, select(b > a, b, a))); } \
+  NACRE_INLINE T minimum(T a, T b) { return select(b != b, b, select(a == b, a, select(b < a, b, a))); }
+NACRE_MOST(float)
+NACRE_MOST(double)
+#undef NACRE_MOST
 template <class V>
 NACRE_INLINE V relu(V x) {
   return select(x < V(0), V(0), x);

@@ -193,13 +193,13 @@ class Halves(nn.Module):
             results += [h.float(), h.double(), (h * h).float(), (h * 3.3 - h).float(), torch.where(h > 0, h, 0.1).double(), (h * 300).isinf(),
                         (h.float() * 1.001).to(dtype).float(), x.long().to(dtype).float(), h == x, (h.exp() * 0.5).clamp(max=3), h.sum(),
                         torch.zeros(5, dtype=dtype).index_add(0, index, h[:64] / 8), torch.zeros(5, dtype=dtype).scatter_reduce(0, index, h[:64], "amax"),
-                        *h.sort(stable=True), *h.sort(descending=True, stable=True)]
+                        *h.sort(stable=True), *h.sort(descending=True, stable=True), h.log(), 1 / h.relu(), 1 / h.clamp(max=0)]
         return tuple(results)
 
 
 def halves():
     inf = float("inf")
-    numbers = torch.cat([noise(64) * 5, torch.tensor([1e5, -1e5, 65519, 65520, 1e-8, inf, 2049, -257.3])])
+    numbers = torch.cat([noise(64) * 5, torch.tensor([1e5, -1e5, 65519, 65520, 1e-8, inf, 2049, -257.3, 0.0, -0.0])])
     return Halves(), {"set_0": [(numbers, torch.arange(64) % 5)]}, None
 
 
