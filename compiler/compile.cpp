@@ -103,7 +103,8 @@ struct Kernels {
         const std::string symbol = fmt::format("{}k{}_{}", prefix, sources.size(), kernel.name);
         sources.push_back({symbol, kernel.text(symbol)});
         if (kernel.launch)
-          sources.back().launch = {static_cast<uint32_t>(kernel.launch->threads), static_cast<uint32_t>(kernel.buffers.size()), kernel.launch->nodes};
+          sources.back().launch = {static_cast<uint32_t>(kernel.launch->threads), static_cast<uint32_t>(kernel.buffers.size()),
+                                   static_cast<uint32_t>(kernel.launch->shared_bytes), kernel.launch->nodes};
         names.push_back(kernel.name);
       }
       numbers.push_back(place->second);

@@ -4,6 +4,9 @@
 // A kernel's parameters have 8 bytes each: the address of each operand, the values of its nodes, the address of the word for
 // errors in the data (0 until there is one, then (command + 1) << 32 | code), the command's number, the addresses of the scratch
 // of all blocks and of NACRE_DEVICE_COUNTERS numbers of 32 bits, which are 0 and which a kernel leaves so.
+//
+// Kernels for 9.0 and later let the next one begin early (griddepcontrol.launch_dependents), and wait for those before them where
+// they have to (griddepcontrol.wait).
 #ifndef NACRE_FORMATS_DEVICE_IMAGE_H
 #define NACRE_FORMATS_DEVICE_IMAGE_H
 
@@ -11,7 +14,7 @@
 
 #define NACRE_MACHINE_CUDA 190                  // ELF's e_machine
 #define NACRE_DEVICE_IMAGE_MAGIC 0x4755434eu    // "NCUG"
-#define NACRE_DEVICE_ABI 1
+#define NACRE_DEVICE_ABI 2
 #define NACRE_DEVICE_COUNTERS 4096
 
 struct nacre_device_kernel {
@@ -20,6 +23,8 @@ struct nacre_device_kernel {
   uint32_t threads;  // of a block
   uint32_t operands;
   uint32_t first_node, node_count;
+  uint32_t shared_bytes;  // of a block, beside what the kernel itself declares
+  uint32_t reserved;
 };
 
 struct nacre_device_image {

@@ -145,7 +145,7 @@ static CUresult launch(nacre_session* s, uint32_t number) {
   const struct nacre_cuda_kernel* k = kernel_of(s, c);
   size_t size = parameter_count(s, c) * 8;
   void* extra[] = {(void*)1, s->cuda->launched[number], (void*)2, &size, NULL};
-  return driver_of(s)->cuLaunchKernel(k->function, blocks_of(s, c), 1, 1, k->threads, 1, 1, 0, s->cuda->stream, NULL, extra);
+  return driver_of(s)->cuLaunchKernel(k->function, blocks_of(s, c), 1, 1, k->threads, 1, 1, k->shared_bytes, s->cuda->stream, NULL, extra);
 }
 
 // ---- A straight program as a graph.
@@ -163,6 +163,15 @@ static void drop_graph(nacre_session* s) {
   cuda->exec = NULL;
   cuda->graph = NULL;
   cuda->graph_variant = NACRE_NONE;
+}
+
+// A kernel behind another, which may begin before that is done if it waits for it itself.
+static CUresult add_kernel(nacre_session* s, CUgraphNode* node, CUgraphNode before, const CUkernelParams* p) {
+  const struct nacre_cuda_driver* d = driver_of(s);
+  static const CUgraphEdge early = {.from_port = CU_PORT_PROGRAMMATIC, .type = CU_EDGE_PROGRAMMATIC};
+  bool overlaps = s->model->cuda->overlaps && before;
+  CUresult result = d->cuGraphAddKernelNode(node, s->cuda->graph, before && !overlaps ? &before : NULL, before && !overlaps, p);
+  return result || !overlaps ? result : d->cuGraphAddDependencies(s->cuda->graph, &before, node, &early, 1);
 }
 
 // Makes the graph of the bound variant, or gives the one that is there the parameters of other shapes and addresses.
@@ -183,11 +192,12 @@ static CUresult update_graph(nacre_session* s) {
     const struct nacre_cuda_kernel* k = kernel_of(s, c);
     size_t size = parameter_count(s, c) * 8;
     void* extra[] = {(void*)1, cuda->launched[i], (void*)2, &size, NULL};
-    CUkernelParams p = {.function = k->function, .grid_x = blocks_of(s, c), .grid_y = 1, .grid_z = 1, .block_x = k->threads, .block_y = 1, .block_z = 1, .extra = extra};
-    if (anew)
-      result = d->cuGraphAddKernelNode(&cuda->graph_nodes[i], cuda->graph, before ? &before : NULL, before ? 1 : 0, &p);
-    else
+    CUkernelParams p = {.function = k->function, .grid_x = blocks_of(s, c), .grid_y = 1, .grid_z = 1, .block_x = k->threads, .block_y = 1, .block_z = 1, .shared_bytes = k->shared_bytes, .extra = extra};
+    if (anew) {
+      result = add_kernel(s, &cuda->graph_nodes[i], before, &p);
+    } else {
       result = d->cuGraphExecKernelNodeSetParams(cuda->exec, cuda->graph_nodes[i], &p);
+    }
     before = cuda->graph_nodes[i];
   }
   if (anew && !result) result = d->cuGraphInstantiate(&cuda->exec, cuda->graph, 0);

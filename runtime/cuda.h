@@ -15,7 +15,7 @@ static inline uint64_t nacre_cuda_align(uint64_t size) { return (size + 255) / 2
 struct nacre_cuda_kernel {
   CUmodule module;
   CUfunction function;  // NULL: of another device, or a processor
-  uint32_t threads, operands, node_count;
+  uint32_t threads, shared_bytes, operands, node_count;
   const uint32_t* nodes;
 };
 
@@ -24,6 +24,7 @@ struct nacre_cuda_model {
   CUdevice device;
   CUcontext context;
   uint32_t image;         // the one that is loaded
+  bool overlaps;          // its kernels say themselves what they wait for
   CUdeviceptr weights;    // of the variants' weights, one after the other
   CUdeviceptr* weight_at; // by weight; 0: not there
   struct nacre_cuda_kernel* kernels;  // by number in the model

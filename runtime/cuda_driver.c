@@ -15,6 +15,9 @@ static void open_driver(void) {
   if (!driver.name) return;
   NACRE_CUDA_FUNCTIONS(X)
 #undef X
+#define X(name, symbol, parameters) *(void**)(&driver.name) = dlsym(library, #symbol);
+  NACRE_CUDA_NEWER_FUNCTIONS(X)
+#undef X
   opened = driver.cuInit(0) == 0;
 }
 

@@ -28,7 +28,16 @@ typedef struct CUkernelParams {
   CUcontext context;
 } CUkernelParams;
 
+// CUgraphEdgeData
+typedef struct CUgraphEdge {
+  unsigned char from_port, to_port, type, reserved[5];
+} CUgraphEdge;
+
 enum {
+  CU_FUNCTION_SHARED_BYTES = 8,
+  CU_FUNCTION_SHARED_PERCENT = 9,
+  CU_PORT_PROGRAMMATIC = 1,
+  CU_EDGE_PROGRAMMATIC = 1,
   CU_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_COMPUTE_CAPABILITY_MINOR = 76,
   CU_STREAM_NON_BLOCKING = 1,
@@ -82,11 +91,17 @@ enum {
     (CUgraphExec, CUgraphNode, const CUkernelParams*))                                       \
   X(cuGraphExecDestroy, cuGraphExecDestroy, (CUgraphExec))                                   \
   X(cuGraphLaunch, cuGraphLaunch, (CUgraphExec, CUstream))                                   \
+  X(cuFuncSetAttribute, cuFuncSetAttribute, (CUfunction, int, int))                           \
   X(cuGetErrorString, cuGetErrorString, (CUresult, const char**))
+// What older drivers lack.
+#define NACRE_CUDA_NEWER_FUNCTIONS(X)                                                         \
+  X(cuGraphAddDependencies, cuGraphAddDependencies_v2,                                        \
+    (CUgraph, const CUgraphNode*, const CUgraphNode*, const CUgraphEdge*, size_t))
 
 struct nacre_cuda_driver {
 #define X(name, symbol, parameters) CUresult(*name) parameters;
   NACRE_CUDA_FUNCTIONS(X)
+  NACRE_CUDA_NEWER_FUNCTIONS(X)  // or NULL
 #undef X
 };
 

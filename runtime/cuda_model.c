@@ -6,6 +6,9 @@
 #include "runtime/cuda.h"
 #include "runtime/os.h"
 
+// Of what a multiprocessor has for shared memory and its first cache.
+enum { kSharedPercent = 50 };
+
 // The first device, or none.
 static bool find_device(const struct nacre_cuda_driver* driver, CUdevice* device, uint32_t* capability) {
   int count = 0, major = 0, minor = 0;
@@ -74,7 +77,12 @@ static nacre_status load_kernels(struct nacre_model* model, const struct nacre_d
     CUresult result = cuda->driver->cuModuleLoadData(&own->module, (const uint8_t*)table + (cubin ? k->cubin : k->ptx));
     if (!result) result = cuda->driver->cuModuleGetFunction(&own->function, own->module, name);
     if (result) return refused(model, result, name, why);
+    // Kernels run side by side where they divide a multiprocessor's memory alike.
+    if (cuda->overlaps) cuda->driver->cuFuncSetAttribute(own->function, CU_FUNCTION_SHARED_PERCENT, kSharedPercent);
+    if (k->shared_bytes) result = cuda->driver->cuFuncSetAttribute(own->function, CU_FUNCTION_SHARED_BYTES, (int)k->shared_bytes);
+    if (result) return refused(model, result, name, why);
     own->threads = k->threads;
+    own->shared_bytes = k->shared_bytes;
     own->operands = k->operands;
     own->nodes = nodes + k->first_node;
     own->node_count = k->node_count;
@@ -123,6 +131,7 @@ nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options
   cuda->driver = driver;
   cuda->device = device;
   cuda->image = chosen;
+  cuda->overlaps = best_cubin && best->compute_capability >= 90 && driver->cuGraphAddDependencies;
   cuda->kernels = calloc(model->counts.kernel_count + 1u, sizeof *cuda->kernels);
   cuda->weight_at = calloc(model->counts.weight_count + 1u, sizeof *cuda->weight_at);
   if (!cuda->kernels || !cuda->weight_at) return NACRE_OUT_OF_MEMORY;

@@ -68,6 +68,21 @@ class Emitter {
     nest.prepare_device();
     Expr points = nest.kept_points();
     int width = 1;
+    if (nest.reduces_in_pieces()) {
+      const int64_t pieces = typical_of(nest.reduced_points()) / 8;
+      width = pieces <= 256 ? 32 : pieces <= 2048 ? kBlock : 1024;
+      team(width, points);
+      nest.emit_over_grid(width);
+      return;
+    }
+    if (!nest.piece_loop().empty()) {
+      points = simplify(floordiv(points, 8), facts_);
+      const int64_t terms = typical_of(nest.reduced_points());
+      if (typical_of(points) < kManyPoints / 4 && terms >= 32) width = terms <= 256 ? 32 : terms <= 4096 ? kBlock : 1024;
+      team(width, points);
+      nest.emit_over_grid(width);
+      return;
+    }
     if (nest.scans())
       points = floordiv(points, imax_one(k_.group.nests[0].loops.back().extent));
     else if (nest.reads_in_rows() || typical_of(points) < kManyPoints)
@@ -83,15 +98,21 @@ class Emitter {
   void outer() {
     const Expr total = simplify(points_of(k_.group.outer), facts_);
     int64_t longest = 1, most = 1;
-    bool scans = false;
+    bool scans = false, pieces = true;
     for (const Nest& n : k_.group.nests) {
       NestEmitter nest(k_, n, k_.group.outer);
-      longest = std::max(longest, typical_of(nest.spreads(32) ? nest.kept_points() : nest.kept_points() * nest.reduced_points()));
-      most = std::max(most, typical_of(nest.kept_points() * nest.reduced_points()));
+      longest = std::max(longest, nest.work());
+      const int64_t all = typical_of(nest.kept_points() * nest.reduced_points());
+      most = std::max(most, all);
+      pieces = pieces && (all < 64 || nest.work() <= all / 8);
       scans = scans || nest.scans();
     }
     // Few teams leave a device idle: each has as many threads as it can use.
     int width = scans ? 1 : width_for(longest);
+    if (pieces && !scans && longest > 8) {
+      width = longest <= 128 ? 32 : longest <= 512 ? 128 : longest <= 2048 ? kBlock : 1024;
+      most = 0;
+    }
     if (!scans && most > 32 && typical_of(total) < kFewTeams) width = std::max(width, most > 4 * kBlock ? 1024 : kBlock);
     team(width, total);
     place_locals(width);
@@ -178,7 +199,9 @@ class Emitter {
     std::string parameters;
     for (size_t i = 0; i < k_.kernel.buffers.size(); ++i) {
       const BufferId id = k_.kernel.buffers[i];
-      parameters += fmt::format("{}{}* __restrict__ data{}, ", written.contains(id) ? "" : "const ", storage_type(k_.program[id].dtype), i);
+      // Where the kernel may begin before the ones that write what it reads are done, only weights are what __restrict__ promises.
+      const bool restricted = k_.target.compute_capability < 90 || written.contains(id) || k_.program[id].kind == BufferKind::weight;
+      parameters += fmt::format("{}{}* {}data{}, ", written.contains(id) ? "" : "const ", storage_type(k_.program[id].dtype), restricted ? "__restrict__ " : "", i);
     }
     std::string head;
     const bool is_wide = wide();
@@ -191,7 +214,8 @@ class Emitter {
       const bool narrow = !is_wide && symbol.range.min >= INT32_MIN && symbol.range.max <= INT32_MAX;
       head += fmt::format("  [[maybe_unused]] const {} {} = node{};\n", narrow ? "isize" : "i64", name, node);
     }
-    head += "  int32_t status = 0;\n";
+    head += "  int32_t status = 0;\n  release_next();\n";
+    if (!launch_.awaits) head += "  await_previous();\n";
     k_.kernel.body = "(" + parameters + "const Launch launch) {\n" + head + body + "  report(launch, status);\n}\n";
     k_.kernel.launch = launch_;
     k_.kernel.serial = false;

@@ -3,7 +3,9 @@
 
 #include "compiler/codegen/cpp.h"
 #include "compiler/codegen/device_rows.h"
+#include "compiler/codegen/device_tiles.h"
 #include "compiler/codegen/nest.h"
+#include "compiler/fusion/cost.h"
 #include "compiler/loops/address.h"
 #include "compiler/loops/code.h"
 #include "compiler/support/dtype.h"
@@ -14,6 +16,7 @@ namespace nacre {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int64_t kPiece = 8;
 constexpr int64_t kEnoughBlocks = 128;
 
 class Product {
@@ -29,11 +32,12 @@ class Product {
     const LoopVar &m = c_.loops[batch], &n = c_.loops[batch + 1], &k = c_.loops[batch + 2];
     const std::vector<LoopVar> around(c_.loops.begin(), c_.loops.begin() + static_cast<std::ptrdiff_t>(batch));
     const Expr a = where(0), b = where(1);
-    if (halves() && in_pieces(0, k.name, k.extent) && (in_pieces(1, k.name, k.extent) || in_pieces(1, n.name, n.extent))) {
-      const bool b_along_k = in_pieces(1, k.name, k.extent);
-      begin_half(points_of(around), m.extent, n.extent, k.extent, b_along_k);
-      piece("batch", around, {m.name, k.name}, 0, a);
-      piece("batch", around, {n.name, k.name}, 1, b);
+    if (halves()) {
+      const bool along_n = !in_pieces(1, k.name) && in_pieces(1, n.name);
+      const bool a_pieces = in_pieces(0, k.name), b_pieces = along_n || in_pieces(1, k.name);
+      begin_half(points_of(around), m.extent, n.extent, k.extent, along_n, !a_pieces || !b_pieces);
+      row("batch", around, m.name, k.name, 0, a, a_pieces);
+      row("batch", around, n.name, k.name, 1, b, b_pieces);
       result("batch", around.size());
       return launch_;
     }
@@ -55,8 +59,7 @@ class Product {
     const LoopVar &e = c_.loops[3], &d = c_.loops[5];
     const auto depth = simplify(d.extent, facts_).constant();
     const bool same = halves() && k_.program[c_.operands[2].buffer].dtype == k_.program[c_.operands[0].buffer].dtype;
-    return same && depth && *depth % 16 == 0 && *depth <= 128 && e.extent.is(*depth) && in_pieces(0, d.name, d.extent) && in_pieces(1, d.name, d.extent) &&
-           in_pieces(2, e.name, e.extent);
+    return same && depth && *depth % 16 == 0 && *depth <= 128 && e.extent.is(*depth) && in_pieces(0, d.name) && in_pieces(1, d.name) && in_pieces(2, e.name);
   }
 
   KernelSource::Launch attention() {
@@ -93,60 +96,102 @@ class Product {
     const std::vector<LoopVar>&x = c_.operand_loops[0], &wt = c_.operand_loops[1], &e = epilogue_.loops;
     const size_t spatial = x.size() - 2;
     const Expr in = simplify(floordiv(x[1].extent, c_.groups), facts_), outs = simplify(floordiv(e[1].extent, c_.groups), facts_);
+    const bool half = halves();
     // In names of their own, since those of operands and result may be the same.
-    std::vector<LoopVar> pixels{e[0]}, places{{"image", e[0].extent}}, taps;
+    std::vector<LoopVar> pixels{e[0]}, places{{"image", e[0].extent}}, taps, terms;
     for (size_t i = 0; i < spatial; ++i) {
       pixels.push_back(e[i + 2]);
       places.push_back({fmt::format("place{}", i), e[i + 2].extent});
       taps.push_back({fmt::format("tap{}", i), wt[i + 2].extent});
+      if (!half || !taps[i].extent.is(1)) terms.push_back(taps[i]);
     }
-    std::vector<LoopVar> terms{{"channel", in}};
-    terms.insert(terms.end(), taps.begin(), taps.end());
+    terms.insert(half ? terms.end() : terms.begin(), {"channel", in});
     const Expr a = where(0), b = where(1);
-    const bool half = halves() && !transposed && in_pieces(0, x[1].name, in) && in_pieces(1, wt[1].name, in);
-    if (half) {
-      terms.erase(terms.begin());
-      terms.push_back({"channel", in});
-      begin_half(c_.groups, points_of(pixels), outs, points_of(terms), true);
-    } else {
+    const bool a_pieces = half && !transposed && piece_steps(in) && in_pieces(0, x[1].name), b_pieces = half && piece_steps(in) && in_pieces(1, wt[transposed ? 0 : 1].name);
+    if (half)
+      begin_half(c_.groups, points_of(pixels), outs, points_of(terms), false, !a_pieces || !b_pieces);
+    else
       begin(c_.groups, points_of(pixels), outs, points_of(terms), is_along(a, x[1].name), is_along(b, wt.back().name), is_along(out(), e.back().name));
-    }
     Writer& w = k_.out;
-    w.open("[&]([[maybe_unused]] isize batch, isize pixel, isize term) -> {} {{", half ? pointer_type(0) : "float");
+    const auto split_terms = [&] {
+      split("term", terms);
+      for (const LoopVar& tap : taps)
+        if (half && tap.extent.is(1)) w.line("[[maybe_unused]] constexpr isize {} = 0;", tap.name);
+    };
+
+    // The image: where the taps of a pixel begin, and then each of them.
+    const std::string a_type = a_pieces ? pointer_type(0) : "float";
+    if (half)
+      w.open("[&]([[maybe_unused]] isize batch, isize pixel) {{");
+    else
+      w.open("[&]([[maybe_unused]] isize batch, isize pixel, isize term) -> {} {{", a_type);
     split("pixel", places);
-    split("term", terms);
+    for (size_t i = 0; i < spatial; ++i)
+      w.line("const isize from{} = {};", i, transposed ? fmt::format("{} + {}", places[i + 1].name, text(c_.padding[i])) : fmt::format("{} * {} - {}", places[i + 1].name, text(c_.stride[i]), text(c_.padding[i])));
+    const auto steps = steps_of(a, x);
+    const bool stepwise = half && !transposed && steps;
+    if (stepwise) {
+      std::string start = k_.pointer(c_.operands[0].buffer) + fmt::format(" + {} + image * {} + batch * {}", text(steps->back()), text((*steps)[0]), text(simplify(in * (*steps)[1], facts_)));
+      for (size_t i = 0; i < spatial; ++i) start += fmt::format(" + from{} * {}", i, text((*steps)[i + 2]));
+      w.line("const auto* const row = {};", start);
+    }
+    if (half) w.open("return [=]([[maybe_unused]] isize term) -> {} {{", a_type);
+    split_terms();
     std::string inside;
     for (size_t i = 0; i < spatial; ++i) {
-      const std::string y = fmt::format("from{}", i), extent = text(x[i + 2].extent);
-      const std::string stride = text(c_.stride[i]), padding = text(c_.padding[i]), dilation = text(c_.dilation[i]);
-      if (transposed) {
-        w.line("const isize {} = {} + {} - {} * {};", y, places[i + 1].name, padding, taps[i].name, dilation);
-        inside += fmt::format("{}{} >= 0 && {} % {} == 0 && {} / {} < {}", i ? " && " : "", y, y, stride, y, stride, extent);
-      } else {
-        w.line("const isize {} = {} * {} - {} + {} * {};", y, places[i + 1].name, stride, padding, taps[i].name, dilation);
-        inside += fmt::format("{}{} >= 0 && {} < {}", i ? " && " : "", y, y, extent);
-      }
+      const Expr stride = c_.stride[i], extent = x[i + 2].extent;
+      const std::string at = fmt::format("at{}", i);
+      w.line("[[maybe_unused]] const isize {} = from{} {} {} * {};", at, i, transposed ? "-" : "+", taps[i].name, text(c_.dilation[i]));
+      if (transposed)
+        inside += fmt::format("{}{} >= 0 && {} % {} == 0 && {} / {} < {}", inside.empty() ? "" : " && ", at, at, text(stride), at, text(stride), text(extent));
+      else if (!stays_inside(i))
+        inside += fmt::format("{}{} >= 0 && {} < {}", inside.empty() ? "" : " && ", at, at, text(extent));
     }
-    w.line("if (!({})) return {};", inside, half ? "nullptr" : "0.f");
-    std::vector<std::string> values{"image", fmt::format("batch * {} + channel", text(in))};
-    for (size_t i = 0; i < spatial; ++i) values.push_back(transposed ? fmt::format("from{} / {}", i, text(c_.stride[i])) : fmt::format("from{}", i));
-    std::vector<std::string> names;
-    for (const LoopVar& loop : x) names.push_back(loop.name);
-    w.line("return {};", fmt::format("[&]({}) {{ return {}; }}({})", parameters(names), half ? place(0, a) : element(0, a), fmt::format("{}", fmt::join(values, ", "))));
+    if (!inside.empty()) w.line("if (!({})) return {};", inside, a_pieces ? "nullptr" : "0.f");
+    if (stepwise) {
+      std::string there = fmt::format("channel * {}", text((*steps)[1]));
+      for (size_t i = 0; i < spatial; ++i)
+        if (!taps[i].extent.is(1)) there += fmt::format(" + {} * {}", taps[i].name, text(simplify(c_.dilation[i] * (*steps)[i + 2], facts_)));
+      w.line("return {};", a_pieces ? fmt::format("row + ({})", there) : as_float(0, fmt::format("row[{}]", there)));
+    } else {
+      std::vector<std::string> values{"image", fmt::format("batch * {} + channel", text(in))};
+      for (size_t i = 0; i < spatial; ++i) values.push_back(transposed ? fmt::format("at{} / {}", i, text(c_.stride[i])) : fmt::format("at{}", i));
+      w.line("return {};", called(x, a_pieces ? place(0, a) : element(0, a), values));
+    }
+    if (half) w.close("};");
     w.close("},");
-    w.open("[&]([[maybe_unused]] isize batch, {}) {{", half ? "isize column, isize term" : "isize term, isize column");
-    split("term", terms);
-    values = transposed ? std::vector<std::string>{fmt::format("batch * {} + channel", text(in)), "column"}
-                        : std::vector<std::string>{fmt::format("batch * {} + column", text(outs)), "channel"};
-    for (const LoopVar& tap : taps) values.push_back(tap.name);
-    names.clear();
-    for (const LoopVar& loop : wt) names.push_back(loop.name);
-    w.line("return {};", fmt::format("[&]({}) {{ return {}; }}({})", parameters(names), half ? place(1, b) : element(1, b), fmt::format("{}", fmt::join(values, ", "))));
+
+    // The filters.
+    const std::string b_type = b_pieces ? pointer_type(1) : "float";
+    if (half) {
+      w.open("[&]([[maybe_unused]] isize batch, isize column) {{");
+      w.open("return [=]([[maybe_unused]] isize term) -> {} {{", b_type);
+    } else {
+      w.open("[&]([[maybe_unused]] isize batch, isize term, isize column) {{");
+    }
+    if (const auto filter = steps_of(b, wt); half && !transposed && filter && in_one_row(*filter, wt, in)) {
+      const std::string at = fmt::format("{} + (batch * {} + column) * {} + term", text(filter->back()), text(outs), text((*filter)[0]));
+      w.line("return {};", b_pieces ? fmt::format("{} + ({})", k_.pointer(c_.operands[1].buffer), at) : as_float(1, fmt::format("{}[{}]", k_.pointer(c_.operands[1].buffer), at)));
+    } else {
+      split_terms();
+      std::vector<std::string> values = transposed ? std::vector<std::string>{fmt::format("batch * {} + channel", text(in)), "column"}
+                                                   : std::vector<std::string>{fmt::format("batch * {} + column", text(outs)), "channel"};
+      for (const LoopVar& tap : taps) values.push_back(tap.name);
+      w.line("return {};", called(wt, b_pieces ? place(1, b) : element(1, b), values));
+    }
+    if (half) w.close("};");
     w.close("},");
-    w.open("[&]([[maybe_unused]] isize batch, isize pixel, isize column, const float value) {{");
+
+    const bool pieces = half && piece_steps(outs) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(e[1].name);
+    w.open("[&]([[maybe_unused]] isize batch, isize pixel, isize {}) {{", pieces ? "column, const float (&values)[8]" : "column, const float value");
     split("pixel", pixels);
-    w.line("[[maybe_unused]] const isize {} = batch * {} + column;", e[1].name, text(outs));
-    NestEmitter(k_, epilogue_, {}).emit_scalar_epilogue();
+    if (pieces) {
+      w.line("const isize first = batch * {} + column;", text(outs));
+      NestEmitter(k_, epilogue_, {}).emit_epilogue_in_pieces(e[1].name);
+    } else {
+      w.line("[[maybe_unused]] const isize {} = batch * {} + column;", e[1].name, text(outs));
+      NestEmitter(k_, epilogue_, {}).emit_scalar_epilogue();
+    }
     w.close(half ? "}, launch);" : "});");
     w.out();
     return launch_;
@@ -182,65 +227,124 @@ class Product {
     for (const auto& [name, value] : values_of(loops, counter, facts_)) k_.out.line("[[maybe_unused]] const isize {} = {};", name, value);
   }
 
-  // Tensor cores take both operands as 16-bit floats of one kind.
+  // Tensor cores take both operands as 16-bit floats of one kind: what is float32 still, such as an input, is rounded on its way.
   bool halves() const {
     const nacre_dtype a = k_.program[c_.operands[0].buffer].dtype, b = k_.program[c_.operands[1].buffer].dtype;
-    return is_half(a) && a == b;
+    return (is_half(a) || is_half(b)) && (a == b || a == NACRE_f32 || b == NACRE_f32);
   }
-  // Whether 8 elements along the variable always lie side by side, at a multiple of 16 bytes.
-  bool in_pieces(size_t operand, const std::string& along, const Expr& extent) const {
-    constexpr int64_t kPiece = 8;
+  bool bfloat() const { return k_.program[c_.operands[0].buffer].dtype == NACRE_bf16 || k_.program[c_.operands[1].buffer].dtype == NACRE_bf16; }
+  // Whether 8 elements along the variable, from a multiple of 8 on, always lie side by side, at a multiple of 16 bytes.
+  bool in_pieces(size_t operand, const std::string& along) const {
     const BufferId id = c_.operands[operand].buffer;
     const BufferKind kind = k_.program[id].kind;
-    if (kind == BufferKind::input || kind == BufferKind::output || k_.start(id) % kPiece != 0) return false;
+    if (!is_half(k_.program[id].dtype) || kind == BufferKind::input || kind == BufferKind::output || k_.start(id) % kPiece != 0) return false;
+    const std::vector<LoopVar>& loops = operand < c_.operand_loops.size() ? c_.operand_loops[operand] : c_.loops;
+    const auto own = std::find_if(loops.begin(), loops.end(), [&](const LoopVar& loop) { return loop.name == along; });
+    return own != loops.end() && piece_steps(own->extent) && lies_in_pieces(where(operand), along);
+  }
+  bool piece_steps(const Expr& extent) const {
     const auto whole = simplify(extent, facts_).constant();
-    if (!whole || *whole % kPiece != 0) return false;
-    Expr rest = where(operand);
-    for (const std::string& name : rest.symbols()) {
-      if (k_.program.symbols.contains(name)) return false;
-      const auto step = coefficient(rest, name, facts_);
-      if (!step || !step->constant()) return false;
-      if (name == along ? *step->constant() != 1 : *step->constant() % kPiece != 0) return false;
-      rest = without(rest, name, facts_);
+    return whole && *whole % kPiece == 0;
+  }
+  // The steps of an address along each loop, and where it begins.
+  std::optional<std::vector<Expr>> steps_of(const Expr& address, const std::vector<LoopVar>& loops) const {
+    std::vector<Expr> steps;
+    Expr rest = address;
+    for (const LoopVar& loop : loops) {
+      const auto step = coefficient(rest, loop.name, facts_);
+      if (!step) return std::nullopt;
+      steps.push_back(simplify(*step, facts_));
+      rest = without(rest, loop.name, facts_);
     }
-    const auto left = simplify(rest, facts_).constant();
-    return left && *left % kPiece == 0;
+    for (const Expr& step : steps)
+      for (const LoopVar& loop : loops)
+        if (step.symbols().contains(loop.name)) return std::nullopt;
+    steps.push_back(simplify(rest, facts_));
+    return steps;
+  }
+  // Whether a filter's taps and channels, these the fastest, lie one after the other.
+  bool in_one_row(const std::vector<Expr>& steps, const std::vector<LoopVar>& filter, const Expr& channels) const {
+    Expr step = channels;
+    if (!steps[1].is(1) && !channels.is(1)) return false;
+    for (size_t i = filter.size(); i-- > 2;) {
+      if (!filter[i].extent.is(1) && simplify(steps[i] - step, facts_) != Expr(0)) return false;
+      step = step * filter[i].extent;
+    }
+    return true;
+  }
+  bool stays_inside(size_t i) const {
+    const auto number = [&](const Expr& e) { return simplify(e, facts_).constant(); };
+    const auto padding = number(c_.padding[i]), stride = number(c_.stride[i]), dilation = number(c_.dilation[i]), extent = number(c_.operand_loops[0][i + 2].extent),
+               taps = number(c_.operand_loops[1][i + 2].extent), results = number(epilogue_.loops[i + 2].extent);
+    return padding && stride && dilation && extent && taps && results && *padding == 0 && (*results - 1) * *stride + (*taps - 1) * *dilation < *extent;
   }
   std::string pointer_type(size_t operand) const { return fmt::format("const {}*", storage_type(k_.program[c_.operands[operand].buffer].dtype)); }
   std::string place(size_t operand, const Expr& address) { return fmt::format("{} + {}", k_.pointer(c_.operands[operand].buffer), cpp(address, facts_)); }
+  std::string as_float(size_t operand, const std::string& read) const {
+    return k_.program[c_.operands[operand].buffer].dtype == NACRE_bf16 ? fmt::format("from_bfloat16({})", read) : fmt::format("static_cast<float>({})", read);
+  }
+  std::string called(const std::vector<LoopVar>& loops, const std::string& body, const std::vector<std::string>& values) const {
+    std::vector<std::string> names;
+    for (const LoopVar& loop : loops) names.push_back(loop.name);
+    return fmt::format("[&]({}) {{ return {}; }}({})", parameters(names), body, fmt::join(values, ", "));
+  }
   void piece(const std::string& counter, const std::vector<LoopVar>& around, const std::vector<std::string>& names, size_t operand, const Expr& address) {
     k_.out.open("[&]([[maybe_unused]] isize {}, {}) -> {} {{", counter, parameters(names), pointer_type(operand));
     split(counter, around);
     k_.out.line("return {};", place(operand, address));
     k_.out.close("},");
   }
+  // A row of an operand, as a function of its terms: addresses of pieces, or elements.
+  void row(const std::string& counter, const std::vector<LoopVar>& around, const std::string& outer, const std::string& inner, size_t operand, const Expr& address, bool pieces) {
+    Writer& w = k_.out;
+    w.open("[&]([[maybe_unused]] isize {}, {}) {{", counter, parameters({outer}));
+    split(counter, around);
+    const auto step = coefficient(address, inner, facts_);
+    if (step && !step->symbols().contains(outer)) {
+      w.line("const auto* const row = {};", place(operand, without(address, inner, facts_)));
+      const std::string at = step->is(1) ? inner : fmt::format("{} * {}", inner, text(*step));
+      w.line("return [=]([[maybe_unused]] isize {}) -> {} {{ return {}; }};", inner, pieces ? pointer_type(operand) : "float",
+             pieces ? "row + " + at : as_float(operand, fmt::format("row[{}]", at)));
+    } else {
+      w.line("return [=]([[maybe_unused]] isize {}) -> {} {{ return {}; }};", inner, pieces ? pointer_type(operand) : "float", pieces ? place(operand, address) : element(operand, address));
+    }
+    w.close("},");
+  }
   // What becomes of an element of a matrix product, and the end of the call.
   void result(const std::string& counter, size_t around) {
     const auto& e = epilogue_.loops;
-    k_.out.open("[&]([[maybe_unused]] isize {}, {}, const float value) {{", counter, parameters({e[around].name, e[around + 1].name}));
+    const bool pieces = tile_.rows && piece_steps(e[around + 1].extent) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(e[around + 1].name);
+    k_.out.open("[&]([[maybe_unused]] isize {}, {}, {}) {{", counter, pieces ? parameters({e[around].name, "first"}) : parameters({e[around].name, e[around + 1].name}),
+                pieces ? "const float (&values)[8]" : "const float value");
     split(counter, {e.begin(), e.begin() + static_cast<std::ptrdiff_t>(around)});
-    NestEmitter(k_, epilogue_, {}).emit_scalar_epilogue();
-    k_.out.close(launch_.threads == kThreads ? "});" : "}, launch);");
+    if (pieces)
+      NestEmitter(k_, epilogue_, {}).emit_epilogue_in_pieces(e[around + 1].name);
+    else
+      NestEmitter(k_, epilogue_, {}).emit_scalar_epilogue();
+    k_.out.close(tile_.rows ? "}, launch);" : "});");
     k_.out.out();
   }
 
-  // Where tiles are few, several blocks share the terms of each.
-  void begin_half(const Expr& batches, const Expr& m, const Expr& n, const Expr& k, bool b_along_k) {
-    constexpr int kDepth = 32, kLeastSteps = 4, kMostSplits = 16, kCounters = 4096;
+  void begin_half(const Expr& batches, const Expr& m, const Expr& n, const Expr& k, bool along_n, bool elements) {
     const auto count = [&](const Expr& e) { return std::max<int64_t>(1, typical(simplify(e, facts_), k_.program.symbols)); };
-    const auto blocks = [&](int64_t rows, int64_t columns) { return count(batches) * ((count(m) + rows - 1) / rows) * ((count(n) + columns - 1) / columns); };
-    const int rows = count(m) <= 32 ? 32 : blocks(128, 64) >= 2 * kEnoughBlocks ? 128 : 64, columns = count(n) <= 32 && rows == 64 ? 32 : 64;
-    const int64_t tiles = blocks(rows, columns), steps = (count(k) + kDepth - 1) / kDepth;
-    int64_t splits = tiles >= kEnoughBlocks ? 1 : std::min({(2 * kEnoughBlocks + tiles - 1) / tiles, steps / kLeastSteps, int64_t{kMostSplits}});
-    const Expr all = simplify(batches * ceildiv(m, rows) * ceildiv(n, columns), facts_);
-    if (!all.constant() || *all.constant() > kCounters) splits = 1;
-    splits = std::max<int64_t>(1, splits);
-    launch_.threads = 128;
-    launch_.blocks = splits == 1 ? min(all, Expr(int64_t{1} << 20)) : simplify(all * splits, facts_);
-    if (splits > 1) k_.kernel.scratch_bytes = int64_t{rows} * columns * 4;
-    const auto size = [&](const Expr& e) { return fmt::format("isize({})", text(e)); };
-    k_.out.line("gemm_half<HalfTile<{}, {}, {}, {}>>({}, {}, {}, {}, {},", rows, columns, b_along_k, k_.program[c_.operands[0].buffer].dtype == NACRE_bf16,
-                size(batches), size(m), size(n), size(k), splits);
+    const Expr all = simplify(batches * m * n, facts_);
+    tile_ = choose_half_tile({count(batches), count(m), count(n), count(k), code_cost(epilogue_.code), along_n, elements, all.constant().has_value()}, k_.target);
+    const Expr tiles = simplify(batches * ceildiv(m, tile_.rows) * ceildiv(n, tile_.columns), facts_);
+    launch_.threads = 32 * tile_.warps_m * tile_.warps_n;
+    launch_.blocks = tile_.splits == 1 ? min(tiles, Expr(int64_t{1} << 20)) : simplify(tiles * tile_.splits, facts_);
+    launch_.shared_bytes = tile_.shared_bytes;
+    const bool clusters = k_.target.compute_capability >= 90;
+    if (clusters) launch_.cluster = tile_.splits;
+    if (tile_.splits > 1 && !clusters) k_.kernel.scratch_bytes = int64_t{tile_.rows} * tile_.columns * 4;
+    launch_.awaits = true;
+    const auto& e = epilogue_.loops;
+    const bool conv = c_.kind != ContractionKind::matmul;
+    const std::string across = conv ? e[1].name : e.back().name, down = conv ? e.back().name : e[e.size() - 2].name;
+    const bool pieces = piece_steps(n) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(across);
+    const auto size = [&](const Expr& x) { return fmt::format("isize({})", text(x)); };
+    k_.out.line("gemm_half<HalfTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}>>({}, {}, {}, {},", tile_.rows, tile_.columns, tile_.warps_m, tile_.warps_n, tile_.stages, tile_.splits,
+                pieces ? 8 : is_along(out(), down) ? 0 : 1, along_n, bfloat(), k_.program[c_.operands[1].buffer].kind == BufferKind::weight,
+                size(batches), size(m), size(n), size(k));
     k_.out.in();
   }
 
@@ -263,6 +367,7 @@ class Product {
   const Nest& epilogue_;
   Facts facts_;
   KernelSource::Launch launch_;
+  HalfTileChoice tile_;  // of a product on tensor cores
 };
 
 }  // namespace

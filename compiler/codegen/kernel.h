@@ -28,6 +28,9 @@ struct KernelSource {
     int threads = 0;              // of a block
     Expr blocks = 1;
     std::vector<uint32_t> nodes;  // whose values are parameters, after the buffers
+    int shared_bytes = 0;         // dynamic
+    int cluster = 1;              // blocks of a cluster
+    bool awaits = false;          // it waits for the kernels before it where it has to
   };
   std::optional<Launch> launch;
 

@@ -328,9 +328,12 @@ void NestEmitter::emit_load(int i) {
   const std::string condition = conditions(s.when);
   Writer& out = context_.out;
   if (!varies(i)) {
-    std::string element = fmt::format("{}[{}]", p, at);
+    std::string element = piece_loads_.contains(i) ? piece_loads_.at(i) + "[lane]" : fmt::format("{}[{}]", p, at);
     if (buffer.dtype == NACRE_bf16) element = fmt::format("from_bfloat16({})", element);
-    if (condition.empty())
+    // Pieces are zeros where there is nothing.
+    const bool zeros = piece_loads_.contains(i) && nest_.code[static_cast<size_t>(s.operands.empty() ? i : s.operands[0])].op == ScalarOp::constant &&
+                       nest_.code[static_cast<size_t>(s.operands[0])].number == 0;
+    if (condition.empty() || zeros)
       out.line("const {} {} = {};", scalar_type(s.dtype), v(i), element);
     else
       out.line("const {} {} = {} ? static_cast<{}>({}) : {};", scalar_type(s.dtype), v(i), condition, scalar_type(s.dtype), element, v(s.operands[0]));
@@ -443,7 +446,7 @@ void NestEmitter::emit_scalar(int i) {
 void NestEmitter::emit_ready() {
   for (size_t i = 0; i < nest_.code.size(); ++i) {
     const Scalar& s = nest_.code[i];
-    if (emitted_[i] || s.op == ScalarOp::reduce) continue;
+    if (emitted_[i] || s.op == ScalarOp::reduce || (!held_.empty() && held_[i])) continue;
     const std::vector<int> inputs = inputs_of(s);
     const bool ready = std::all_of(inputs.begin(), inputs.end(), [&](int other) { return emitted_[static_cast<size_t>(other)]; }) &&
                        std::includes(open_.begin(), open_.end(), depends_[i].begin(), depends_[i].end());
@@ -479,7 +482,8 @@ void NestEmitter::emit_stores() {
     const int from = rounded && nest_.code[static_cast<size_t>(last.operands[0])].dtype == NACRE_f32 ? last.operands[0] : s.value;
     // Lanes go to one element only where there is but one lane.
     std::string value = varies(from) ? v(from) + "[0]" : v(from);
-    const std::string place = fmt::format("{}[{}]", p, at);
+    const bool in_piece = !pieces_.empty() && s.mode == StoreMode::assign && is_piece(s.buffer, store_address_[i]);
+    const std::string place = in_piece ? fmt::format("s{}[lane]", i) : fmt::format("{}[{}]", p, at);
     const std::string old = buffer.dtype == NACRE_bf16 ? fmt::format("from_bfloat16({})", place) : place;
     switch (s.mode) {
       case StoreMode::assign: break;

@@ -5,6 +5,7 @@
 // scalar and Clang's vectoriser does what it can.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "compiler/codegen/writer.h"
 
 namespace nacre {
+
+// Whether 8 elements lie side by side, at a multiple of 8, where the variable goes on from a multiple of 8.
+bool lies_in_pieces(const Expr& address, const std::string& variable);
 
 class NestEmitter {
  public:
@@ -28,6 +32,11 @@ class NestEmitter {
   // The same with the result at this point as the float `value`.
   void emit_scalar_epilogue();
 
+  // On a device, 8 neighbours along a variable at once, which lie side by side in the first store. An epilogue: inside a function
+  // that has them as the floats `values`, and where they begin as `first`.
+  bool fits_in_pieces(const std::string& along) const;
+  void emit_epilogue_in_pieces(const std::string& along);
+
   // On a device (device.h): prepare_device() first. Over the teams of the whole grid, in each of which `width` threads share the
   // work of one point; or within one team, whose threads share the points or, where these are few, the reduced loops.
   void prepare_device();
@@ -35,6 +44,9 @@ class NestEmitter {
   void emit_in_team(int width);
   bool spreads(int width) const;  // the points, and not the terms of a reduction, are divided among the threads of a team
   bool reads_in_rows() const;  // what a reduction reads lies side by side
+  std::string piece_loop() const;    // the loop whose points are taken 8 at a time, if there is one
+  bool reduces_in_pieces() const;    // the terms of a reduction are
+  int64_t work() const;              // what a team divides among its threads, in such pieces where there are any
   Expr kept_points() const;
   Expr reduced_points() const;
 
@@ -67,6 +79,11 @@ class NestEmitter {
   void emit_body();
   void emit_reduced();
   void open_points(const std::vector<LoopVar>& loops, const std::string& counter, const std::string& begin, const std::string& step);
+  void emit_pieces(const std::string& along, const std::string& first, bool epilogue, int width);
+  void open_pieces(const std::string& along, const std::string& begin, const std::string& step);
+  std::string sum_type(int reduce) const;
+  void load_pieces(const std::string& first, const std::vector<LoopVar>& at_once = {});
+  bool is_piece(BufferId buffer, const Expr& address) const;
   void emit_team_reduced();
   void emit_team_stores(bool alone);
   void emit_body_in_team(bool alone);
@@ -84,6 +101,9 @@ class NestEmitter {
   std::vector<Expr> store_address_;
   std::vector<std::set<std::string>> depends_; // variables that each scalar changes with
   std::vector<bool> emitted_;
+  std::string pieces_;                         // the variable along which 8 neighbours are computed at once; empty: none
+  std::vector<bool> held_;                     // scalars that are not to be emitted yet; may be empty
+  std::map<int, std::string> piece_loads_;     // scalars that are loaded so, and the names of their pieces
   std::set<std::string> open_;                 // variables of open loops
   std::set<std::string> variables_;            // of all loops, also around the nest
   std::vector<char> closers_;

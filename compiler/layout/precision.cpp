@@ -1,5 +1,6 @@
 #include "compiler/layout/precision.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <set>
@@ -92,6 +93,8 @@ void lower_precision(LoopProgram& program, std::map<std::string, HostTensor>& we
       if (uses.convolved.contains(id) && order.size() > 2) {
         order.erase(order.begin() + 1);
         order.push_back(1);
+        // One filter a channel: the channels side by side.
+        if (b.shape[1].is(1)) std::rotate(order.begin(), order.begin() + 1, order.end());
         b.order = order;
       }
       const HostTensor& whole = weights.at(b.target);
@@ -99,7 +102,7 @@ void lower_precision(LoopProgram& program, std::map<std::string, HostTensor>& we
         b.order.clear();
         continue;
       }
-      const std::string name = b.target + "." + nacre_dtype_name(to) + (b.order.empty() ? "" : ".last");
+      const std::string name = b.target + "." + nacre_dtype_name(to) + (b.order.empty() ? "" : b.shape[1].is(1) ? ".first" : ".last");
       if (!weights.contains(name)) weights.emplace(name, narrowed(whole, to, order));
       b.target = name;
       b.dtype = to;

@@ -102,7 +102,9 @@ std::string device_compiler_version() {
   return fmt::format("{}.{}", major, minor);
 }
 
-DeviceCode compile_device(const std::string& name, const std::string& source, int compute_capability, bool ptx) {
+namespace {
+
+DeviceCode compile_for(const std::string& architecture, const std::string& name, const std::string& source, bool ptx) {
   std::vector<const char*> texts, names;
   for (const KernelHeader& header : device_headers()) {
     texts.push_back(header.text);
@@ -112,19 +114,29 @@ DeviceCode compile_device(const std::string& name, const std::string& source, in
   Program program = nullptr;
   if (const int error = api.create(&program, source.c_str(), (name + ".cu").c_str(), static_cast<int>(texts.size()), texts.data(), names.data()))
     fail(ErrorKind::internal, "NVRTC takes no program: {}", api.error_text(error));
-  const std::string architecture = fmt::format("--gpu-architecture=sm_{}", compute_capability);
-  const std::vector<const char*> options{architecture.c_str(), "--std=c++20", "--fmad=true", "--extra-device-vectorization", "-default-device", "--disable-warnings"};
+  const std::string option = "--gpu-architecture=" + architecture;
+  const std::vector<const char*> options{option.c_str(), "--std=c++20", "--fmad=true", "--extra-device-vectorization", "-default-device", "--disable-warnings"};
   const int error = api.compile(program, static_cast<int>(options.size()), options.data());
   DeviceCode code;
   std::string log;
   if (error) {
     log = text_of(program, api.log_size, api.log);
+  } else if (ptx) {
+    code.ptx = text_of(program, api.ptx_size, api.ptx);
   } else {
     code.cubin = text_of(program, api.cubin_size, api.cubin);
-    if (ptx) code.ptx = text_of(program, api.ptx_size, api.ptx);
   }
   api.destroy(&program);
-  if (error) fail(ErrorKind::internal, "generated kernel {} does not compile for sm_{} ({}):\n{}", name, compute_capability, api.error_text(error), log);
+  if (error) fail(ErrorKind::internal, "generated kernel {} does not compile for {} ({}):\n{}", name, architecture, api.error_text(error), log);
+  return code;
+}
+
+}  // namespace
+
+DeviceCode compile_device(const std::string& name, const std::string& source, int compute_capability, bool ptx) {
+  // Products by four warps together are what 9.0 has and no later one.
+  DeviceCode code = compile_for(fmt::format("sm_{}{}", compute_capability, compute_capability == 90 ? "a" : ""), name, source, false);
+  if (ptx) code.ptx = compile_for(fmt::format("compute_{}", compute_capability), name, source, true).ptx;
   return code;
 }
 

@@ -15,16 +15,6 @@ namespace nk {
 
 namespace detail {
 
-template <bool kBFloat>
-NACRE_INLINE uint32_t packed(float low, float high) {
-  uint32_t both;
-  if constexpr (kBFloat)
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  else
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return both;
-}
-
 template <class F>
 NACRE_INLINE float fold_quad(float x, F f) {
   x = f(x, __shfl_xor_sync(0xffffffffu, x, 1));

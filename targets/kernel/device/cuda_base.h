@@ -2,6 +2,7 @@
 //
 //   Launch                           status: where the first error in the data is noted; scratch: of all blocks
 //                                    counters: zeros for blocks to count each other
+//   release_next(), await_previous() at the beginning of a kernel, and before it reads or writes what another may
 //   report(launch, status)           at the end of a kernel, by each thread
 //   index_in, index_below, nonzero   as in loops.h
 //   floordiv, floormod, imin, imax   of index expressions
@@ -59,6 +60,18 @@ struct Launch {
   unsigned* counters;  // 0, and left so
 };
 
+// The next kernel may begin before this one is done; what it shares with earlier ones waits for them.
+NACRE_INLINE void release_next() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+NACRE_INLINE void await_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 NACRE_INLINE void report(const Launch& launch, int32_t status) {
   if (status != 0) atomicCAS(launch.status, 0ull, (launch.command + 1) << 32 | static_cast<uint32_t>(status));
 }
@@ -87,6 +100,62 @@ NACRE_INLINE T nonzero(T divisor, int32_t& status, int32_t error) {
     return 1;
   }
   return divisor;
+}
+
+// 8 elements that lie side by side, at a multiple of their size.
+template <class T>
+struct Piece {
+  union {
+    T at[8];
+    uint2 words[sizeof(T)];
+  };
+  NACRE_MEMBER Piece() {}
+  NACRE_MEMBER T& operator[](int i) { return at[i]; }
+  NACRE_MEMBER const T& operator[](int i) const { return at[i]; }
+};
+template <class T>
+NACRE_INLINE Piece<T> load_piece(const T* from) {
+  Piece<T> piece;
+  if constexpr (sizeof(T) == 1) {
+    piece.words[0] = *reinterpret_cast<const uint2*>(from);
+  } else {
+    NACRE_UNROLL for (int i = 0; i < static_cast<int>(sizeof(T) / 2); ++i) {
+      const uint4 both = reinterpret_cast<const uint4*>(from)[i];
+      piece.words[2 * i] = {both.x, both.y};
+      piece.words[2 * i + 1] = {both.z, both.w};
+    }
+  }
+  return piece;
+}
+// Zeros where there is nothing: without a branch, so that many loads are on their way at once.
+template <class T>
+NACRE_INLINE Piece<T> load_piece_if(bool there, const T* from) {
+  Piece<T> piece;
+  const int wanted = there;
+  if constexpr (sizeof(T) == 1) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\n@p ld.global.v2.b32 {%0, %1}, [%2];\n}\n"
+                 : "=&r"(piece.words[0].x), "=&r"(piece.words[0].y)
+                 : "l"(from), "r"(wanted));
+  } else {
+    NACRE_UNROLL for (int i = 0; i < static_cast<int>(sizeof(T) / 2); ++i)
+      asm volatile(
+          "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+          "@p ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n}\n"
+          : "=&r"(piece.words[2 * i].x), "=&r"(piece.words[2 * i].y), "=&r"(piece.words[2 * i + 1].x), "=&r"(piece.words[2 * i + 1].y)
+          : "l"(reinterpret_cast<const uint4*>(from) + i), "r"(wanted));
+  }
+  return piece;
+}
+// All loads before are on their way when anything after is computed: compilers save registers otherwise, and wait for one after the other.
+NACRE_INLINE void start_loads() { __syncwarp(__activemask()); }
+template <class T>
+NACRE_INLINE void store_piece(T* to, const Piece<T>& piece) {
+  if constexpr (sizeof(T) == 1) {
+    *reinterpret_cast<uint2*>(to) = piece.words[0];
+  } else {
+    NACRE_UNROLL for (int i = 0; i < static_cast<int>(sizeof(T) / 2); ++i)
+      reinterpret_cast<uint4*>(to)[i] = {piece.words[2 * i].x, piece.words[2 * i].y, piece.words[2 * i + 1].x, piece.words[2 * i + 1].y};
+  }
 }
 
 template <class A, class B>

@@ -1,0 +1,98 @@
+#include "compiler/codegen/device_tiles.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace nacre {
+
+namespace {
+
+constexpr int kDepth = 64;          // terms of a step
+constexpr int kCounters = 4096;     // NACRE_DEVICE_COUNTERS: tiles whose parts go through scratch
+
+struct Shape {
+  int rows, columns, warps_m, warps_n;
+};
+
+// In cycles, of one multiprocessor where it says so; measured on an H200.
+struct Machine {
+  int multiprocessors = 132;
+  int shared_bytes = 227 * 1024, most_shared = 200 * 1024;  // of a multiprocessor; of a block
+  double products = 710, products_alone = 430;    // multiply-adds a cycle: of four warps together, of each alone
+  double memory_rate = 40, all_memory = 3350;     // bytes a cycle from the second-level cache: of one, and of all
+  double latency = 700;                           // from the request to the data
+  double round = 70;                              // a step's own, whatever its size
+  double begin = 3450;                            // of a kernel
+  double operation = 2;                           // on a result, by one thread
+  double part = 155, parts = 1820, part_element = 1.6;  // results of several blocks become one
+};
+
+Machine machine_of(const Target& target) {
+  Machine machine;
+  if (target.compute_capability >= 90 && target.compute_capability < 110) return machine;
+  machine.multiprocessors = target.compute_capability >= 110 ? 20 : 16;
+  machine.shared_bytes = 164 * 1024;
+  machine.most_shared = 80 * 1024;
+  machine.memory_rate = 32;
+  machine.all_memory = 512;
+  return machine;
+}
+
+int64_t ceiling(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool is_wide(const Shape& shape, const HalfProduct& product, const Target& target) {
+  return target.compute_capability == 90 && !product.b_along_n && !product.elements && shape.rows % 64 == 0 && shape.warps_m * 16 == shape.rows && shape.warps_n == 1;
+}
+
+double cost(const HalfProduct& product, const Shape& shape, const HalfTileChoice& tile, bool wide, const Machine& machine) {
+  const double steps = static_cast<double>(ceiling(ceiling(product.k, kDepth), tile.splits));
+  const double blocks = static_cast<double>(product.batches * ceiling(product.m, shape.rows) * ceiling(product.n, shape.columns) * tile.splits);
+  const double busy = std::min<double>(blocks, machine.multiprocessors), each = std::ceil(blocks / machine.multiprocessors);
+  const int threads = 32 * shape.warps_m * shape.warps_n;
+  const double multiply = double{1} * shape.rows * shape.columns * kDepth / (wide ? machine.products : machine.products_alone);
+  const double bytes = (shape.rows + shape.columns) * 128.0;
+  const double memory = bytes / std::min(machine.memory_rate, machine.all_memory / busy);
+  const double work = std::max(multiply, memory);
+  const double alone = std::max(work, machine.round + machine.latency / std::max(1.0, std::min<double>(tile.stages - (wide ? 2 : 1), steps)));
+  const double resident = std::max(1.0, std::min({double(machine.shared_bytes) / (tile.shared_bytes + 1024), 2048.0 / threads, 65536.0 / (threads * 80)}));
+  const double loop = std::max(each * steps * work, std::ceil(each / std::floor(resident)) * steps * alone);
+  const double own = double{1} * shape.rows * shape.columns / tile.splits / threads;
+  const double results = each * own * (product.epilogue + 1) * machine.operation;
+  return machine.begin + loop + results + (tile.splits > 1 ? machine.parts + machine.part * tile.splits + machine.part_element * own : 0);
+}
+
+}  // namespace
+
+HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target) {
+  static constexpr Shape kWide[] = {{64, 32, 4, 1}, {64, 64, 4, 1}, {64, 128, 4, 1}, {128, 64, 8, 1}, {128, 128, 8, 1}};
+  static constexpr Shape kAny[] = {{16, 64, 1, 4}, {32, 64, 2, 2}, {64, 32, 2, 2}, {64, 64, 2, 2}, {128, 64, 4, 2}, {128, 128, 2, 4}};
+  const Machine machine = machine_of(target);
+  const bool clusters = target.compute_capability >= 90;
+  const int64_t steps = ceiling(product.k, kDepth);
+  HalfTileChoice best;
+  double least = 0;
+  const auto consider = [&](const Shape& shape) {
+    // A thread has what it reads one by one in registers until the stage is free.
+    if (product.elements && (shape.rows + shape.columns) / (shape.warps_m * shape.warps_n) > 32) return;
+    const bool wide = is_wide(shape, product, target);
+    const int64_t tiles = product.batches * ceiling(product.m, shape.rows) * ceiling(product.n, shape.columns);
+    for (int splits = 1; splits <= (clusters ? 8 : 16) && splits <= steps; splits *= 2) {
+      if (splits > 1 && !clusters && (!product.sized || tiles > kCounters)) break;
+      if (shape.rows / splits < 4) break;
+      HalfTileChoice tile{shape.rows, shape.columns, shape.warps_m, shape.warps_n, 0, splits, 0};
+      const int b_bytes = product.b_along_n ? (shape.columns + 8) * 128 : shape.columns * 128, stage = shape.rows * 128 + b_bytes, lag = wide ? 2 : 1;
+      tile.stages = static_cast<int>(std::clamp<int64_t>(ceiling(steps, splits) + 1, lag + 1, std::clamp((machine.most_shared - 1024) / stage, lag + 1, product.elements ? 2 : 6)));
+      tile.shared_bytes = std::max(tile.stages * stage, shape.rows * (shape.columns + 8) * 4) + 1024;
+      const double took = cost(product, shape, tile, wide, machine);
+      if (best.rows && took >= least) continue;
+      best = tile;
+      least = took;
+    }
+  };
+  for (const Shape& shape : kAny) consider(shape);
+  if (target.compute_capability == 90 && !product.b_along_n && !product.elements)
+    for (const Shape& shape : kWide) consider(shape);
+  return best;
+}
+
+}  // namespace nacre

@@ -1,0 +1,25 @@
+// Which tile of nacre/cuda_mma.h computes a product of 16-bit floats.
+#pragma once
+
+#include <cstdint>
+
+#include "targets/target.h"
+
+namespace nacre {
+
+struct HalfProduct {
+  int64_t batches = 1, m = 1, n = 1, k = 1;
+  double epilogue = 0;    // operations on each result
+  bool b_along_n = false;
+  bool elements = false;  // an operand is read one by one
+  bool sized = true;  // the sizes are known
+};
+
+struct HalfTileChoice {
+  int rows = 0, columns = 0, warps_m = 0, warps_n = 0, stages = 0, splits = 1, shared_bytes = 0;
+};
+
+// The one that the cost model thinks is the fastest.
+HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target);
+
+}  // namespace nacre
