@@ -38,9 +38,11 @@ Size NodeList::add(const Expr& e) {
   if (auto n = e.constant()) return *n >= 0 ? Size::constant(*n) : Size::node(push({NACRE_EXPR_constant, 0, *n}));
   const auto& operands = e.operands();
   auto fold = [&](nacre_expr_kind kind) {
-    Size result = add(operands[0]);
-    for (size_t i = 1; i < operands.size(); ++i) result = add(kind, result, add(operands[i]));
-    return result;
+    // A number times a product: products of the same symbols share nodes.
+    const size_t first = kind == NACRE_EXPR_mul && operands.size() > 2 && operands[0].constant() ? 1 : 0;
+    Size result = add(operands[first]);
+    for (size_t i = first + 1; i < operands.size(); ++i) result = add(kind, result, add(operands[i]));
+    return first ? add(kind, add(operands[0]), result) : result;
   };
   switch (e.op()) {
     case ExprOp::constant: break;

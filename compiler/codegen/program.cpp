@@ -63,18 +63,22 @@ class VariantBuilder {
       if (plan_.size_bytes <= NACRE_MAX_BYTES) variant_.arena_bound = plan_.size_bytes;
       return;
     }
-    std::vector<Extent> ends;
-    Extent total;
+    std::vector<bool> covered(plan_.placements.size());  // by another that lies above
+    for (const Placement& p : plan_.placements)
+      for (size_t i : p.below) covered[i] = true;
+    std::vector<Extent> ends, highest;
     for (const Placement& p : plan_.placements) {
-      // An end below another's is covered by it only by chance, so all of them count. No end is below 0, whatever intervals say.
-      Extent offset;
-      for (size_t i : p.below) offset = i == p.below.front() ? ends[i] : larger(offset, ends[i]);
+      // No end is below 0, whatever intervals say.
+      std::vector<Extent> below;
+      for (size_t i : p.below) raise(below, ends[i]);
+      const Extent offset = largest(below);
       const Size bytes = nodes_.add(p.size_bytes);
       ends.push_back({offset.expr + p.size_bytes, offset.size == Size::constant(0) ? bytes : nodes_.add(NACRE_EXPR_add, offset.size, bytes),
                       bounded(offset.bound, p.size_bytes)});
       place_[static_cast<size_t>(p.buffer)] = offset.size;
-      total = ends.size() == 1 ? ends.back() : larger(total, ends.back());
+      if (!covered[ends.size() - 1]) raise(highest, ends.back());
     }
+    const Extent total = largest(highest);
     variant_.arena_size = total.size;
     if (total.bound <= NACRE_MAX_BYTES) variant_.arena_bound = total.bound;
     arena_text_ = text_of(total.expr);
@@ -88,11 +92,48 @@ class VariantBuilder {
     int64_t bound = 0;
   };
 
-  // A maximum is computed only where ranges do not decide it.
+  // What an expression with maxima may be, one for each choice of their operands; nothing where these are many.
+  std::vector<Expr> choices(const Expr& e) const {
+    constexpr size_t kMost = 4;
+    std::vector<Expr> found{e};
+    for (size_t i = 0; i < found.size();) {
+      const std::set<std::string> symbols = found[i].symbols();
+      const auto next = std::find_if(symbols.begin(), symbols.end(), [&](const std::string& name) { return meaning_.contains(name); });
+      if (next == symbols.end()) {
+        ++i;
+        continue;
+      }
+      const std::vector<Expr> operands = meaning_.at(*next).operands();
+      if (found.size() + operands.size() - 1 > kMost) return {};
+      for (size_t k = 1; k < operands.size(); ++k) found.push_back(found[i].substitute({{*next, operands[k]}}));
+      found[i] = found[i].substitute({{*next, operands[0]}});
+    }
+    return found;
+  }
+
+  // Whether `a` is at least `b`, whatever the symbols are.
+  bool covers(const Extent& a, const Extent& b) const {
+    if (a.expr == b.expr) return true;
+    const std::vector<Expr> as = choices(a.expr), bs = choices(b.expr);
+    return !bs.empty() && std::all_of(bs.begin(), bs.end(), [&](const Expr& low) {
+      return std::any_of(as.begin(), as.end(), [&](const Expr& high) { return interval(high - low, program_.symbols).min >= 0; });
+    });
+  }
+
+  // `ends` without those that another covers, and with one more.
+  void raise(std::vector<Extent>& ends, const Extent& end) const {
+    if (std::any_of(ends.begin(), ends.end(), [&](const Extent& e) { return covers(e, end); })) return;
+    std::erase_if(ends, [&](const Extent& e) { return covers(end, e); });
+    ends.push_back(end);
+  }
+
+  Extent largest(const std::vector<Extent>& ends) {
+    Extent all;
+    for (const Extent& e : ends) all = &e == &ends.front() ? e : larger(all, e);
+    return all;
+  }
+
   Extent larger(const Extent& a, const Extent& b) {
-    const Interval difference = interval(b.expr - a.expr, program_.symbols);
-    if (difference.min >= 0) return b;
-    if (difference.max <= 0) return a;
     const Expr both = max(a.expr, b.expr);
     auto [known, added] = maxima_.try_emplace(both, Expr::symbol("max." + std::to_string(maxima_.size())));
     if (added) meaning_.emplace(known->second.name(), both);

@@ -148,6 +148,24 @@ TEST(Program, TellsTheArenaAsAFormulaOverTheSymbols) {
     output %w user
   })");
   EXPECT_EQ(larger_of_two.arena_text, "max(64*s0, 64*s1)");
+  // An end that another is never below does not count, beside a maximum that only the sizes decide either.
+  const ProgramTables covered = tables_of(R"(graph forward primitive {
+    symbol s0: [1, 64]
+    symbol s1: [1, 64]
+    input %x: f32[s0, 16] user "x"
+    input %z: f32[s1, 16] user "z"
+    input %u: f32[s0, 32] user "u"
+    %a: f32[s0, 16] = prim.neg(%x)
+    %y: f32[s0, 16] = prim.exp(%a)
+    %b: f32[s1, 16] = prim.neg(%z)
+    %w: f32[s1, 16] = prim.exp(%b)
+    %c: f32[s0, 32] = prim.neg(%u)
+    %v: f32[s0, 32] = prim.exp(%c)
+    output %y user
+    output %w user
+    output %v user
+  })");
+  EXPECT_EQ(covered.arena_text, "max(64*s1, 128*s0)");
 }
 
 }  // namespace
