@@ -199,6 +199,7 @@ void nacre_meta_variant(const nacre_meta* meta, uint32_t entry, uint32_t i,
   view->arena_size = number<int64_t>(variant, V::VT_ARENA_SIZE);
   view->arena_bound = number<int64_t>(variant, V::VT_ARENA_BOUND);
   view->scratch_bound = number<int64_t>(variant, V::VT_SCRATCH_BOUND);
+  view->spare_nodes = number<uint32_t>(variant, V::VT_SPARE_NODES);
 }
 
 void nacre_meta_slot_tensor(const nacre_meta* meta, uint32_t entry, uint32_t variant, uint32_t i,

@@ -119,6 +119,7 @@ struct nacre_variant_view {
   const struct nacre_command* commands;
   uint32_t guard_count, node_count, slot_count, operand_count, provenance_count, command_count;
   uint32_t slot_tensor_count;
+  uint32_t spare_nodes;  // of node_count, the last ones
   nacre_size arena_size;
   int64_t arena_bound, scratch_bound;
 };

@@ -68,6 +68,7 @@ Variant variant(const nacre_meta* meta, uint32_t entry, uint32_t number) {
   v.arena_size = {view.arena_size};
   v.arena_bound = view.arena_bound;
   v.scratch_bound = view.scratch_bound;
+  v.spare_nodes = view.spare_nodes;
   for (uint32_t i = 0; i < view.slot_tensor_count; ++i) {
     nacre_tensor_view t;
     nacre_meta_slot_tensor(meta, entry, number, i, &t);

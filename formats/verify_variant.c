@@ -240,7 +240,8 @@ static bool check_import(struct nacre_checker* c, uint32_t entry, uint32_t varia
                          const struct nacre_variant_view* v, const struct nacre_command* command) {
   struct nacre_import_view import;
   nacre_meta_import(c->meta, command->target, &import);
-  if (import.input_count > command->operand_count) return false;
+  // Their shapes are for the run then.
+  if (import.input_count > command->operand_count || v->spare_nodes) return false;
   for (uint32_t i = 0; i < command->operand_count; ++i) {
     uint32_t slot = v->operands[command->first_operand + i];
     struct nacre_tensor_view tensor;
@@ -281,8 +282,8 @@ static bool check_command(struct nacre_checker* c, uint32_t entry, uint32_t vari
       command->operand_count != (uint32_t)kCommandOperands[command->kind])
     return nacre_bad(c, "command %d has the wrong number of operands", number, 0);
   if (!nacre_size_valid(command->scratch, node_count) ||
-      !nacre_size_valid(command->flops, node_count) ||
-      !nacre_size_valid(command->bytes, node_count))
+      !nacre_size_valid(command->flops, node_count + v->spare_nodes) ||
+      !nacre_size_valid(command->bytes, node_count + v->spare_nodes))
     return nacre_bad(c, "command %d has an invalid size", number, 0);
   if (!check_target(c, v, command, number, node_count))
     return nacre_bad(c, "command %d has a target that is not there", number, 0);
@@ -299,8 +300,9 @@ bool nacre_check_variant(struct nacre_checker* c, uint32_t entry,
   if (!nacre_aligned(v.guards, v.guard_count) || !nacre_aligned(v.nodes, v.node_count) ||
       !nacre_aligned(v.slots, v.slot_count) || !nacre_aligned(v.commands, v.command_count))
     return nacre_bad(c, "its tables are out of place", 0, 0);
-  if (v.node_count > 1u << 24) return nacre_bad(c, "too many nodes", 0, 0);
-  uint32_t node_count = view->node_count + v.node_count;
+  if (v.node_count > 1u << 24 || v.spare_nodes > v.node_count)
+    return nacre_bad(c, "too many nodes", 0, 0);
+  uint32_t node_count = view->node_count + v.node_count - v.spare_nodes;  // what a run may look at
   if (!nacre_check_nodes(c, v.nodes, v.node_count, view->node_count, &reads)) return false;
   if (!check_row(c, &v, entry, view->input_count, node_count, &reads)) return false;
 
@@ -314,7 +316,8 @@ bool nacre_check_variant(struct nacre_checker* c, uint32_t entry,
   for (uint32_t i = 0; i < v.slot_tensor_count; ++i) {
     struct nacre_tensor_view tensor;
     nacre_meta_slot_tensor(c->meta, entry, variant, i, &tensor);
-    if (!nacre_check_tensor(c, &tensor, node_count, "the description of slot", i)) return false;
+    if (!nacre_check_tensor(c, &tensor, node_count + v.spare_nodes, "the description of slot", i))
+      return false;
   }
 
   for (uint32_t i = 0; i < v.operand_count; ++i)

@@ -137,7 +137,7 @@ class MetaBuilder {
     const auto lines_of = out_.CreateVector(lines);
     const auto described = tensors(v.slot_tensors);
     return fmt::CreateVariant(out_, name, guards, nodes_of, slots, operands_of, lines_of, commands,
-                              v.arena_size.raw, v.arena_bound, v.scratch_bound, described);
+                              v.arena_size.raw, v.arena_bound, v.scratch_bound, described, v.spare_nodes);
   }
 
   Offset<fmt::Entry> entry(const Entry& e) {

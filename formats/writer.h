@@ -114,6 +114,7 @@ struct Variant {
       0;  // bytes at the upper limits of all symbols; 0: unlimited. Constant sizes need none
   int64_t scratch_bound = 0;
   std::vector<Tensor> slot_tensors;  // empty, or one for each slot
+  uint32_t spare_nodes = 0;          // of nodes, the last ones: for profiles and people alone
   bool operator==(const Variant&) const = default;
 };
 

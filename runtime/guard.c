@@ -220,8 +220,8 @@ static bool evaluate(nacre_session* s, uint32_t variant, bool* changed) {
   *changed = true;
   memcpy(s->symbols, s->tried_symbols, size);
   return nacre_expr_evaluate(entry->nodes, entry->node_count, 0, s->symbols, s->nodes) &&
-         nacre_expr_evaluate(v->view.nodes, v->view.node_count, entry->node_count, s->symbols,
-                             s->nodes);
+         nacre_expr_evaluate(v->view.nodes, nacre_session_nodes(s, &v->view, entry),
+                             entry->node_count, s->symbols, s->nodes);
 }
 
 static bool has_record(const struct nacre_variant_view* view, uint32_t input, uint16_t kind) {

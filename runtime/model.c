@@ -169,7 +169,8 @@ static nacre_status read_entries(struct nacre_model* model, struct nacre_text* w
       if (j) variant->shared = shared_records(view, &variant[-1].view);
       entry->by_shapes = entry->by_shapes && by_shapes(view);
       any = any || variant->loaded;
-      raise(&limits->nodes, entry->view.node_count + view->node_count);
+      raise(&limits->profile_nodes, entry->view.node_count + view->node_count);
+      raise(&limits->nodes, entry->view.node_count + view->node_count - view->spare_nodes);
       raise(&limits->commands, view->command_count);
       for (uint32_t k = 0; k < view->command_count; ++k) {
         const struct nacre_command* command = &view->commands[k];

@@ -27,7 +27,9 @@ struct nacre_model_entry {
 
 // The most of each that a variant of any entry has: what a session must have room for.
 struct nacre_model_limits {
-  uint32_t nodes, commands, command_operands, inputs, outputs, output_rank, import_operands;
+  uint32_t nodes;          // that a run needs
+  uint32_t profile_nodes;  // all of them
+  uint32_t commands, command_operands, inputs, outputs, output_rank, import_operands;
   bool binds;
 };
 

@@ -85,7 +85,8 @@ static int32_t bind_symbol(nacre_session* s, const struct nacre_variant_view* v,
   nacre_meta_symbol(s->model->container.meta, c->target, &symbol);
   if (value < symbol.min || value > symbol.max || value % symbol.multiple ||
       !nacre_expr_evaluate(entry->nodes, entry->node_count, 0, s->symbols, s->nodes) ||
-      !nacre_expr_evaluate(v->nodes, v->node_count, entry->node_count, s->symbols, s->nodes))
+      !nacre_expr_evaluate(v->nodes, nacre_session_nodes(s, v, entry), entry->node_count,
+                           s->symbols, s->nodes))
     return NACRE_DATA_ERROR(NACRE_DATA_RANGE, 0);
   return 0;
 }

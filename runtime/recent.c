@@ -5,9 +5,10 @@
 // This file is compiled for speed, but for what runs once a session.
 #define NACRE_ONCE __attribute__((cold))
 
-// Places that one session has at most, more than an entry usually has rows; and, where rows are fewer, what all may take.
+// Places that one session has at most, more than an entry usually has rows; and, where rows are fewer, what all may take: with
+// the rest of a session 2 KiB.
 static const uint32_t kPlaces = 16;
-static const uint64_t kBytes = 2048;
+static const uint64_t kBytes = 800;
 
 // Numbers that say everything about an entry's inputs: rank and dtype, then the sizes, of each.
 static NACRE_ONCE uint32_t most_numbers(const nacre_model* model) {
@@ -25,10 +26,10 @@ static NACRE_ONCE uint32_t most_numbers(const nacre_model* model) {
 }
 
 // Numbers of one place: its inputs' shapes, and what `enter` tells.
-static NACRE_ONCE uint64_t values_of(const nacre_model* model, uint32_t capacity) {
+static NACRE_ONCE uint64_t values_of(const nacre_model* model, const struct nacre_recent* r) {
   const struct nacre_model_limits* most = &model->limits;
-  return (uint64_t)capacity + model->counts.symbol_count +
-         (uint64_t)most->nodes * (most->binds ? 2 : 1) +
+  return (uint64_t)r->capacity + model->counts.symbol_count +
+         (uint64_t)r->nodes * (most->binds ? 2 : 1) +
          (uint64_t)most->outputs * (most->output_rank + 1) + most->inputs;
 }
 
@@ -43,30 +44,30 @@ static NACRE_ONCE uint32_t places_for(const nacre_model* model, uint64_t bytes) 
 }
 
 NACRE_ONCE void nacre_recent_lay_out(struct nacre_block* block, const nacre_model* model,
-                                     nacre_session* s) {
+                                     nacre_session* s, bool profile) {
   struct nacre_recent* r = &s->recent;
   r->capacity = most_numbers(model);
-  r->value_count = values_of(model, r->capacity);
+  r->nodes = profile ? model->limits.profile_nodes : model->limits.nodes;
+  r->value_count = values_of(model, r);
   r->count = places_for(model, sizeof *r->hashes + sizeof *r->places + sizeof *r->values * r->value_count);
-  uint64_t all = r->count + 1u;  // the last one for what is not kept
   r->looked = nacre_block_take(block, r->capacity, sizeof *r->looked);
-  r->hashes = nacre_block_take(block, all, sizeof *r->hashes);
-  r->places = nacre_block_take(block, all, sizeof *r->places);
-  r->values = nacre_block_take(block, all * r->value_count, sizeof *r->values);
+  r->hashes = nacre_block_take(block, r->count, sizeof *r->hashes);
+  r->places = nacre_block_take(block, r->count, sizeof *r->places);
+  r->values = nacre_block_take(block, r->count * r->value_count, sizeof *r->values);
 }
 
 static int64_t* values_at(const struct nacre_recent* r, uint32_t place) {
   return r->values + place * (size_t)r->value_count;
 }
 
-static void enter(nacre_session* s, uint32_t place) {
+static __attribute__((noinline)) void enter(nacre_session* s, uint32_t place) {
   const struct nacre_model_limits* most = &s->model->limits;
   struct nacre_recent* r = &s->recent;
   r->at = place;
   s->symbols = values_at(r, place) + r->capacity;
   s->nodes = s->symbols + s->model->counts.symbol_count;
-  s->planned = most->binds ? s->nodes + most->nodes : s->nodes;
-  s->output_shapes = s->planned + most->nodes;
+  s->planned = most->binds ? s->nodes + r->nodes : s->nodes;
+  s->output_shapes = s->planned + r->nodes;
   s->output_sizes = s->output_shapes + (size_t)most->outputs * most->output_rank;
   s->input_sizes = s->output_sizes + most->outputs;
 }
@@ -102,10 +103,11 @@ bool nacre_recent_find(nacre_session* s, uint32_t entry, const nacre_tensor* inp
   r->hash = 0;
   if (!look(r, &s->model->entries[entry], entry, inputs)) return false;
   // From where the session is: shapes often stay the same, or come in turn.
-  for (uint32_t i = 0, place = r->at; i <= r->count; ++i, place = place < r->count ? place + 1 : 0) {
-    if (r->hashes[place] != r->hash ||
-        memcmp(values_at(r, place), r->looked, r->size))
+  for (uint32_t i = 0, place = r->at; i < r->count; ++i) {
+    if (r->hashes[place] != r->hash || memcmp(values_at(r, place), r->looked, r->size)) {
+      if (++place == r->count) place = 0;
       continue;
+    }
     if (place == r->at && s->bound) return true;
     enter(s, place);
     const struct nacre_recent_place* p = &r->places[place];
@@ -126,15 +128,10 @@ bool nacre_recent_find(nacre_session* s, uint32_t entry, const nacre_tensor* inp
 
 void nacre_recent_start(nacre_session* s) {
   struct nacre_recent* r = &s->recent;
-  uint32_t place = r->count;
-  if (r->hash) {
-    place = r->turn;
-    r->turn = (r->turn + 1) % r->count;
-  }
-  if (place == r->at && !r->hash) return;
-  r->hashes[place] = 0;
-  s->bound = false;
-  enter(s, place);
+  if (!r->hash && !r->hashes[r->at]) return;  // what is not kept stays in one place
+  r->at = r->turn;
+  r->turn = r->at + 1 < r->count ? r->at + 1 : 0;
+  nacre_recent_leave(s);
 }
 
 void nacre_recent_keep(nacre_session* s) {
@@ -146,6 +143,8 @@ void nacre_recent_keep(nacre_session* s) {
 }
 
 void nacre_recent_leave(nacre_session* s) {
+  struct nacre_recent* r = &s->recent;
+  r->hashes[r->at] = 0;
   s->bound = false;
-  enter(s, s->recent.count);
+  enter(s, r->at);
 }

@@ -49,7 +49,7 @@ static void lay_out(struct nacre_block* block, const nacre_model* model,
   s->dense = nacre_block_take(block, most->inputs, sizeof *s->dense);
   s->staged = nacre_block_take(block, most->inputs, sizeof *s->staged);
   s->stage_offsets = nacre_block_take(block, most->inputs, sizeof *s->stage_offsets);
-  nacre_recent_lay_out(block, model, s);
+  nacre_recent_lay_out(block, model, s, options->profile);
   s->import_tensors = nacre_block_take(block, most->import_operands, sizeof *s->import_tensors);
   s->import_shapes = nacre_block_take(block, most->import_operands, sizeof *s->import_shapes);
   s->shape_capacity = shape_capacity(options);

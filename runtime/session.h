@@ -24,7 +24,8 @@ struct nacre_recent_place {
 };
 struct nacre_recent {
   uint32_t capacity;  // numbers that one set of shapes may have
-  uint32_t count;     // places, without the last
+  uint32_t nodes;     // expressions whose values a place has
+  uint32_t count;     // places
   uint32_t at;        // where the session's values are
   uint32_t turn;      // the place that goes next
   // Of the call that was looked at; hash 0: nothing that is kept.
@@ -104,7 +105,7 @@ struct nacre_session {
   struct nacre_cuda_session* cuda;  // NULL: the model has nothing for a device
 #endif
 
-  char message[768];
+  char message[384];
 };
 
 // The variant of the entry that accepts the inputs (its number in the model's list), or NACRE_NONE.
@@ -146,6 +147,14 @@ static inline size_t nacre_buffers_apart(const nacre_model* model) {
 
 static inline int64_t* nacre_session_output_shape(const nacre_session* session, uint32_t output) {
   return session->output_shapes + (size_t)output * session->model->limits.output_rank;
+}
+
+// How many of the variant's expressions have a place for their values: at least those that a run needs.
+static inline uint32_t nacre_session_nodes(const nacre_session* session,
+                                           const struct nacre_variant_view* variant,
+                                           const struct nacre_entry_view* entry) {
+  const uint32_t most = session->recent.nodes - entry->node_count;
+  return variant->node_count < most ? variant->node_count : most;
 }
 
 // The bound variant.

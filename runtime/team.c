@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "formats/container.h"
@@ -74,7 +75,7 @@ static struct counter* counter_of(struct nacre_team* team, uint32_t count) {
 }
 
 size_t nacre_team_size_bytes(uint32_t threads) {
-  if (threads == 1) return sizeof(struct nacre_team);
+  if (threads == 1) return offsetof(struct nacre_team, work);  // nobody waits
   return sizeof(struct nacre_team) + threads * lane_bytes(threads) +
          (threads - 2) * sizeof(struct counter);
 }

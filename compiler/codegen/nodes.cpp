@@ -73,4 +73,85 @@ Size NodeList::add(const Expr& e) {
   fail(ErrorKind::internal, "an expression of unknown kind");
 }
 
+namespace {
+
+// Calls visit(node number, whether a run needs its value) for each reference from outside of the list; the number may be changed.
+template <class Visit>
+void each_reference(formats::Variant& v, Visit visit) {
+  const auto size = [&](Size& s, bool run) {
+    if (s.is_constant()) return;
+    uint32_t node = s.node_number();
+    visit(node, run);
+    s = Size::node(node);
+  };
+  bool imports = false;
+  for (formats::Guard& g : v.guards) {
+    if (g.kind != NACRE_GUARD_equal_node && g.kind != NACRE_GUARD_node) continue;
+    uint32_t node = static_cast<uint32_t>(g.ref);
+    visit(node, true);
+    g.ref = node;
+  }
+  size(v.arena_size, true);
+  for (formats::Slot& s : v.slots) {
+    size(s.offset, true);
+    size(s.size, true);
+  }
+  for (formats::Command& c : v.commands) {
+    if (c.kind == NACRE_COMMAND_check) visit(c.target, true);
+    if (c.grid) {
+      --c.grid;
+      visit(c.grid, true);
+      ++c.grid;
+    }
+    size(c.scratch, true);
+    size(c.flops, false);
+    size(c.bytes, false);
+    imports = imports || c.kind == NACRE_COMMAND_import;
+  }
+  // Functions of the application are told shapes.
+  for (formats::Tensor& t : v.slot_tensors)
+    for (std::vector<Size>* list : {&t.dims, &t.bounds})
+      for (Size& s : *list) size(s, imports);
+}
+
+}  // namespace
+
+void settle_nodes(formats::Variant& variant, uint32_t first) {
+  enum Use { none, spare, run };
+  std::vector<Use> uses(variant.nodes.size(), none);
+  const auto use = [&](uint32_t node, Use as) {
+    if (node >= first) uses[node - first] = std::max(uses[node - first], as);
+  };
+  each_reference(variant, [&](uint32_t node, bool needed) { use(node, needed ? run : spare); });
+  const auto operands = [](formats::Node& n, auto visit) {
+    if (n.kind == NACRE_EXPR_constant || n.kind == NACRE_EXPR_symbol) return;
+    visit(n.a);
+    if (n.kind == NACRE_EXPR_not_) return;
+    uint32_t b = static_cast<uint32_t>(n.b);
+    visit(b);
+    n.b = b;
+  };
+  for (size_t i = variant.nodes.size(); i-- > 0;) {
+    if (variant.nodes[i].kind == NACRE_EXPR_symbol) uses[i] = run;
+    if (uses[i] != none) operands(variant.nodes[i], [&](uint32_t node) { use(node, uses[i]); });
+  }
+  std::vector<uint32_t> places(variant.nodes.size());
+  std::vector<formats::Node> nodes;
+  for (const Use kind : {run, spare}) {
+    for (size_t i = 0; i < uses.size(); ++i) {
+      if (uses[i] != kind) continue;
+      places[i] = first + static_cast<uint32_t>(nodes.size());
+      nodes.push_back(variant.nodes[i]);
+    }
+    if (kind == run) variant.spare_nodes = static_cast<uint32_t>(nodes.size());
+  }
+  variant.spare_nodes = static_cast<uint32_t>(nodes.size()) - variant.spare_nodes;
+  const auto move = [&](uint32_t& node) {
+    if (node >= first) node = places[node - first];
+  };
+  for (formats::Node& n : nodes) operands(n, move);
+  each_reference(variant, [&](uint32_t& node, bool) { move(node); });
+  variant.nodes = std::move(nodes);
+}
+
 }  // namespace nacre

@@ -31,4 +31,8 @@ class NodeList {
   std::map<std::string, uint32_t> numbers_;  // of the symbols' nodes
 };
 
+// The variant's own nodes, numbered from `first` on: what nothing refers to goes, and what only profiles and people look at goes to
+// the end (spare_nodes), so that a session need not keep its value. Symbols stay in their order.
+void settle_nodes(formats::Variant& variant, uint32_t first);
+
 }  // namespace nacre

@@ -47,6 +47,7 @@ class VariantBuilder {
     commands(source_.kernels, source_.kernel_of);
     const auto& nodes = nodes_.nodes();
     variant_.nodes.assign(nodes.begin() + static_cast<std::ptrdiff_t>(entry_.entry.nodes.size()), nodes.end());
+    settle_nodes(variant_, static_cast<uint32_t>(entry_.entry.nodes.size()));
     return {std::move(variant_), std::move(arena_text_)};
   }
 

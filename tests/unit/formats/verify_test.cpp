@@ -27,6 +27,13 @@ void describe_import(fmt::Artifact& a) {
   fmt::artifact_bytes(a);  // good as it is
 }
 
+// One more node, which has no value during a run.
+Size spare_node(fmt::Artifact& a) {
+  variant(a).nodes.push_back({NACRE_EXPR_add, 0, 0});
+  variant(a).spare_nodes = 1;
+  return Size::node(7);
+}
+
 class Verify : public testing::TestWithParam<Case> {};
 
 TEST_P(Verify, Refuses) {
@@ -137,6 +144,30 @@ const Case kCases[] = {
      [](auto& a) {
        variant(a).slot_tensors.resize(3);
        variant(a).slot_tensors[1].dims = {Size::node(7)};
+     }},
+    {"MoreSpareNodesThanNodes", "too many nodes", [](auto& a) { variant(a).spare_nodes = 3; }},
+    {"SlotReadsASpareNode", "slot 1 does not lie",
+     [](auto& a) { variant(a).slots[1].size = spare_node(a); }},
+    {"ScratchReadsASpareNode", "command 0 has an invalid size",
+     [](auto& a) { variant(a).commands[0].scratch = spare_node(a); }},
+    {"ArenaReadsASpareNode", "the arena's size is invalid",
+     [](auto& a) { variant(a).arena_size = spare_node(a); }},
+    {"CheckReadsASpareNode", "command 0 has a target",
+     [](auto& a) {
+       const uint32_t node = spare_node(a).node_number();
+       variant(a).commands[0] = {};
+       variant(a).commands[0].kind = NACRE_COMMAND_check;
+       variant(a).commands[0].target = node;
+     }},
+    {"GuardReadsASpareNode", "record",
+     [](auto& a) {
+       const auto node = static_cast<int64_t>(spare_node(a).node_number());
+       variant(a).guards.push_back({NACRE_GUARD_node, 0, 0, node, 0, 0});
+     }},
+    {"ImportWithSpareNodes", "command 0 has operands of the wrong kind",
+     [](auto& a) {
+       describe_import(a);
+       spare_node(a);
      }},
     {"Operand", "operand 1 is a slot", [](auto& a) { variant(a).commands[0].operands[1] = 3; }},
     {"Origin", "origin 0 is not there", [](auto& a) { variant(a).commands[0].provenances = {2}; }},

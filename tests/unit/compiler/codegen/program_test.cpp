@@ -168,5 +168,22 @@ TEST(Program, TellsTheArenaAsAFormulaOverTheSymbols) {
   EXPECT_EQ(covered.arena_text, "max(64*s1, 128*s0)");
 }
 
+TEST(Program, PutsLastWhatARunDoesNotLookAt) {
+  formats::Variant v;
+  v.nodes = {{NACRE_EXPR_constant, 0, 2}, {NACRE_EXPR_mul, 0, 2}, {NACRE_EXPR_constant, 0, 3}, {NACRE_EXPR_mul, 3, 4},
+             {NACRE_EXPR_mul, 0, 4}, {NACRE_EXPR_add, 3, 0}};  // numbered after two of the entry's
+  v.commands.resize(1);
+  v.commands[0].kind = NACRE_COMMAND_call;
+  v.commands[0].flops = formats::Size::node(5);    // (n0 * 2) * 3
+  v.commands[0].scratch = formats::Size::node(7);  // n0 * 2 + n0
+  settle_nodes(v, 2);
+  const std::vector<formats::Node> expected{{NACRE_EXPR_constant, 0, 2}, {NACRE_EXPR_mul, 0, 2}, {NACRE_EXPR_add, 3, 0},
+                                            {NACRE_EXPR_constant, 0, 3}, {NACRE_EXPR_mul, 3, 5}};
+  EXPECT_EQ(v.nodes, expected);
+  EXPECT_EQ(v.spare_nodes, 2u);
+  EXPECT_EQ(v.commands[0].scratch, formats::Size::node(4));
+  EXPECT_EQ(v.commands[0].flops, formats::Size::node(6));
+}
+
 }  // namespace
 }  // namespace nacre
