@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint32_t kMostBlocks = 64;
+constexpr std::uint32_t kMostBlocks = 1024;  // harness.h
 
 struct HarnessHeader {  // harness.h
   std::uint32_t memory_bytes, arena_bytes, paint_bytes, begin_anew, block_count;
@@ -111,6 +111,9 @@ std::string obstacle(const StaticLibrary& library, const Target& target) {
     return machine.missing;
   if (const std::string needed = foreign(library); !needed.empty())
     return fmt::format("it needs {}, of the compiler's run-time library", needed);
+  for (const Signature& s : library.signatures)
+    if (s.parameters.size() >= kMostBlocks)
+      return fmt::format("{} has {} arguments, more than can be passed here", s.function, s.parameters.size());
   const std::int64_t memory = library.plan.arena_bytes + library.plan.state_bytes;
   if (target.firmware &&
       static_cast<std::uint64_t>(memory) + (1 << 20) > board_of(target).ram_bytes)
@@ -134,8 +137,6 @@ class LibraryRunner : public Runner {
     for (const Parameter& p : signature_.parameters)
       if (p.kind != Parameter::Kind::arena && p.kind != Parameter::Kind::state)
         parameters_.push_back(p);
-    check(parameters_.size() < kMostBlocks,
-          "an entry with more inputs and outputs than the harness can pass");
     link();
     reset();
   }

@@ -43,6 +43,8 @@ class EntryWriter {
  public:
   EntryWriter(const formats::Artifact& artifact, const formats::Entry& entry, const Signature& signature, const LibraryPlan& plan)
       : a_(artifact), entry_(entry), v_(only_variant(entry)), signature_(signature), plan_(plan), nodes_(entry.nodes) {
+    // Whatever the model calls its inputs: nothing else here ends like this.
+    for (Parameter& p : signature_.parameters) p.name += "_";
     nodes_.insert(nodes_.end(), v_.nodes.begin(), v_.nodes.end());
   }
 
@@ -110,7 +112,7 @@ class EntryWriter {
     uint32_t count = 0;
     for (uint32_t i = 0; i < nodes_.size(); ++i)
       if (nodes_[i].kind == NACRE_EXPR_symbol) count = i + 1;
-    out_.line("char* const memory = static_cast<char*>(arena);");
+    out_.line("char* const memory = static_cast<char*>(arena_);");
     if (count) {
       out_.line("int64_t nodes[{}];", count);
       for (uint32_t i = 0; i < count; ++i) out_.line("nodes[{}] = {};", i, nodes_[i].kind == NACRE_EXPR_symbol ? symbol_value(nodes_[i].a) : "0");
@@ -209,7 +211,7 @@ class EntryWriter {
       }
       case NACRE_SLOT_OUTPUT: base = fmt::format("address({})", parameter(Parameter::Kind::output, slot.index)->name); break;
       case NACRE_SLOT_WEIGHT: base = fmt::format("address({})", weight_symbol(plan_, slot.index)); break;
-      case NACRE_SLOT_STATE: base = fmt::format("address(state) + {}", plan_.state_offsets.at(slot.index)); break;
+      case NACRE_SLOT_STATE: base = fmt::format("address(state_) + {}", plan_.state_offsets.at(slot.index)); break;
       case NACRE_SLOT_ARENA: base = "memory"; break;
       default: fail(ErrorKind::internal, "slot of unknown kind {}", static_cast<int>(slot.kind));
     }
@@ -274,7 +276,7 @@ class EntryWriter {
   const formats::Artifact& a_;
   const formats::Entry& entry_;
   const formats::Variant& v_;
-  const Signature& signature_;
+  Signature signature_;
   const LibraryPlan& plan_;
   std::vector<formats::Node> nodes_;  // of the entry, then of the variant
   std::set<uint32_t> used_;           // nodes with a variable

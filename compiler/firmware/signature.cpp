@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <regex>
 #include <set>
 
 #include "compiler/codegen/writer.h"
@@ -13,13 +14,15 @@ namespace nacre {
 
 namespace {
 
-// Each name once: a second `x` is `x_2`.
+// Each name once, in whatever case, since constants are made of them in upper case: a second `x`, and an `X`, is `x_2`.
 class Names {
  public:
-  explicit Names(std::initializer_list<std::string> taken) : taken_(taken) {}
+  explicit Names(std::initializer_list<std::string> taken) {
+    for (const std::string& name : taken) unique(name);
+  }
   std::string unique(const std::string& wanted) {
     std::string name = wanted;
-    for (int n = 2; !taken_.insert(name).second; ++n) name = fmt::format("{}_{}", wanted, n);
+    for (int n = 2; !taken_.insert(upper(name)).second; ++n) name = fmt::format("{}_{}", wanted, n);
     return name;
   }
 
@@ -27,24 +30,32 @@ class Names {
   std::set<std::string> taken_;
 };
 
-const std::set<std::string>& c_words() {
-  static const std::set<std::string> words{"auto",    "bool",      "break",  "case",     "catch",    "char",      "class",    "const",    "continue",
-                                           "default", "delete",    "do",     "double",   "else",     "enum",      "explicit", "export",   "extern",
-                                           "false",   "float",     "for",    "friend",   "goto",     "if",        "inline",   "int",      "long",
-                                           "mutable", "namespace", "new",    "operator", "private",  "protected", "public",   "register", "restrict",
-                                           "return",  "short",     "signed", "sizeof",   "static",   "struct",    "switch",   "template", "this",
-                                           "throw",   "true",      "try",    "typedef",  "typename", "union",     "unsigned", "using",    "virtual",
-                                           "void",    "volatile",  "while",  "asm",      "and",      "or",        "not",      "xor"};
-  return words;
+// What no parameter can be called: the keywords of C (to C23) and C++ (to C++20), and the names of the headers that come before.
+bool is_c_word(const std::string& name) {
+  static const std::set<std::string> words{
+      "alignas",      "alignof",       "and",       "and_eq",     "asm",         "auto",         "bitand",        "bitor",            "bool",
+      "break",        "case",          "catch",     "char",       "char16_t",    "char32_t",     "char8_t",       "class",            "co_await",
+      "co_return",    "co_yield",      "compl",     "concept",    "const",       "const_cast",   "consteval",     "constexpr",        "constinit",
+      "continue",     "decltype",      "default",   "delete",     "do",          "double",       "dynamic_cast",  "else",             "enum",
+      "explicit",     "export",        "extern",    "false",      "float",       "for",          "friend",        "goto",             "if",
+      "inline",       "int",           "long",      "mutable",    "namespace",   "new",          "noexcept",      "not",              "not_eq",
+      "nullptr",      "operator",      "or",        "or_eq",      "private",     "protected",    "public",        "register",         "reinterpret_cast",
+      "requires",     "restrict",      "return",    "short",      "signed",      "sizeof",       "static",        "static_assert",    "static_cast",
+      "struct",       "switch",        "template",  "this",       "thread_local", "throw",       "true",          "try",              "typedef",
+      "typeid",       "typename",      "typeof",    "typeof_unqual", "union",    "unsigned",     "using",         "virtual",          "void",
+      "volatile",     "wchar_t",       "while",     "xor",        "xor_eq",      "linux",        "unix",          "NULL"};
+  static const std::regex of_headers("_[A-Z_].*|u?int(_fast|_least)?(8|16|32|64)_t|u?int(ptr|max)_t|"
+                                     "U?INT((_FAST|_LEAST)?(8|16|32|64)|PTR|MAX)(_MIN|_MAX|_C)|(SIZE|PTRDIFF|WCHAR|WINT|SIG_ATOMIC)_(MIN|MAX)");
+  return words.contains(name) || std::regex_match(name, of_headers);
 }
 
 Signature signature_of(const formats::Artifact& artifact, const formats::Entry& entry, const std::string& function) {
   const formats::Variant& variant = only_variant(entry);
   Signature result{function, {}};
-  Names names{"arena", "state"};
+  Names names{"arena", "state", "stack"};  // of which the header has sizes
   const auto add = [&](Parameter::Kind kind, const std::string& wanted, const std::string& type, uint32_t index) {
     std::string name = identifier(wanted);
-    if (c_words().contains(name)) name += "_";
+    if (is_c_word(name)) name += "_";
     result.parameters.push_back({kind, names.unique(name), type, index});
   };
   result.parameters.push_back({Parameter::Kind::arena, "arena", "void*", 0});

@@ -9,13 +9,15 @@
 #define NACRE_HARNESS_H
 #include "nacre/base.h"
 
+inline constexpr uint32_t kMostBlocks = 1024;
+
 struct HarnessHeader {
   uint32_t memory_bytes;  // of all blocks; the arena lies behind them
   uint32_t arena_bytes;
   uint32_t paint_bytes;  // of stack
   uint32_t begin_anew;   // state gets its first contents; else block 0 has it
   uint32_t block_count;
-  uint32_t offsets[64];  // of blocks; block 0 is the state
+  uint32_t offsets[kMostBlocks];  // of blocks; block 0 is the state
 };
 struct HarnessResult {
   uint32_t status;
@@ -187,7 +189,7 @@ extern "C" __attribute__((used, visibility("default"))) void harness_main() {
   read_input(in, &header, sizeof header);
   char* const memory = memory_of(header.memory_bytes + header.arena_bytes + 64);
   read_input(in, memory, header.memory_bytes);
-  char* blocks[64];
+  char* blocks[kMostBlocks];
   for (uint32_t i = 0; i < header.block_count; ++i) blocks[i] = memory + header.offsets[i];
   if (header.begin_anew) harness_init(blocks[0]);
   const HarnessResult result = call_on_paint(memory + header.memory_bytes, blocks, header.paint_bytes);

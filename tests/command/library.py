@@ -95,6 +95,26 @@ def test_the_header_is_c_and_cpp(options, folder):
             subprocess.run([*language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", folder / "net.h"], check=True)
 
 
+def test_inputs_may_be_called_anything(options, folder):
+    """Names of the generated function's own variables, of the header's constants, and words of C and C++; and many of them."""
+    import torch
+
+    class Named(torch.nn.Module):
+        def forward(self, memory, nodes, n0, args, stack, Arena, x, X, alignas, int64_t, status):
+            return memory + nodes * n0 - args + stack * Arena + x - X * alignas + int64_t - status
+
+    class Many(torch.nn.Module):
+        def forward(self, *inputs):
+            return sum(inputs)
+
+    for name, module, count in ("named", Named(), 11), ("many", Many(), 90):
+        torch.export.save(torch.export.export(module, tuple(torch.randn(3) for _ in range(count))), folder / f"{name}.pt2")
+        done = subprocess.run([options.tool, "compile", "--quiet", "--emit", "static", folder / f"{name}.pt2", "-o", folder / name], capture_output=True, text=True)
+        assert done.returncode == 0 and "check    error" in done.stdout, done.stdout + done.stderr
+        for language in ["gcc", "-xc", "-std=c11"], ["g++", "-xc++", "-std=c++20"]:
+            subprocess.run([*language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", folder / f"{name}.h"], check=True)
+
+
 def test_two_libraries_in_one_program(options, folder):
     for name in "one", "two":
         done = compile_library(options, folder, "ds_cnn", "native", "--no-check", name=name)

@@ -53,6 +53,27 @@ TEST(Signature, NamesAreOnceEach) {
   EXPECT_EQ(all[1].function, "net_forward_2");
 }
 
+// Constants are made of names in upper case, beside those of arena, state and stack.
+TEST(Signature, NamesDifferInMoreThanTheirCase) {
+  formats::Artifact artifact = sized();
+  artifact.entries[0].inputs[0].name = "Stack";
+  artifact.entries[0].outputs.push_back({"z", NACRE_f32, 0, {Size::node(0)}, {}});
+  artifact.entries[0].inputs.push_back({"OUTPUT_1", NACRE_f32, 0, {Size::node(0)}, {}});
+  artifact.entries.push_back(artifact.entries[0]);
+  artifact.entries[1].name = "Forward";
+  const std::vector<Signature> all = signatures(artifact, "net");
+  EXPECT_EQ(all[0].text(), "int net_forward(void* arena, int64_t s, const float* Stack_2, const float* OUTPUT_1, float* output_0, float* output_1_2)");
+  EXPECT_EQ(all[1].function, "net_Forward_2");
+}
+
+TEST(Signature, NamesAreNoWordsOfCOrCpp) {
+  for (const char* word : {"int", "alignas", "typeof", "requires", "int64_t", "uint_fast8_t", "INT32_MAX", "NULL", "_Bool"}) {
+    formats::Artifact artifact = sized();
+    artifact.entries[0].inputs[0].name = word;
+    EXPECT_EQ(signatures(artifact, "net")[0].parameters[2].name, std::string(word) + "_");
+  }
+}
+
 TEST(Signature, IdentifiersAreThoseOfC) {
   EXPECT_EQ(identifier("3 models.v2"), "_3_models_v2");
   EXPECT_EQ(upper("net_x1"), "NET_X1");
@@ -64,7 +85,7 @@ TEST(EntryFunction, ChecksSizesThatTheCallChooses) {
   const std::string text = entry_function(artifact, artifact.entries[0], signatures(artifact, "net")[0], plan);
   EXPECT_NE(text.find("if (nodes[0] < 1 || nodes[0] > 8) return 5;"), std::string::npos) << text;
   EXPECT_NE(text.find("if (!(n4 >= 3 && n4 <= 17)) return 5;"), std::string::npos) << text;
-  EXPECT_NE(text.find("__builtin_memcpy(address(output), address(float_), static_cast<size_t>(4));"), std::string::npos) << text;
+  EXPECT_NE(text.find("__builtin_memcpy(address(output_), address(float__), static_cast<size_t>(4));"), std::string::npos) << text;
 }
 
 TEST(EntryFunction, RefusesMemoryWithoutALimit) {
