@@ -100,12 +100,13 @@ std::string remedy(nacre_status status) {
 
 }  // namespace
 
-RuntimeModel RuntimeModel::open(const std::filesystem::path& path, const Imports& imports) {
+RuntimeModel RuntimeModel::open(const std::filesystem::path& path, const Imports& imports, std::uint32_t device) {
   RuntimeModel model;
   model.name_ = path.string();
   nacre_model* opened = nullptr;
   nacre_error error{};
-  const nacre_open_options options = with_imports(imports);
+  nacre_open_options options = with_imports(imports);
+  options.device = device;
   const nacre_status status = nacre_model_open(path.c_str(), &options, &opened, &error);
   const std::string reason = error.message + remedy(status);
   require(status,

@@ -27,8 +27,8 @@ using Imports = std::vector<nacre_import>;
 
 class RuntimeModel {
  public:
-  // Maps the file.
-  static RuntimeModel open(const std::filesystem::path& path, const Imports& imports = {});
+  // Maps the file. `device`: NACRE_DEVICE_...
+  static RuntimeModel open(const std::filesystem::path& path, const Imports& imports = {}, std::uint32_t device = NACRE_DEVICE_ANY);
   // `bytes` must outlive the model. `name` is for messages. The artifact is the compiler's own: that
   // it is damaged is an Error{internal}.
   static RuntimeModel open(const AlignedBytes& bytes, std::string name, const Imports& imports = {});

@@ -6,6 +6,7 @@
 
 #include "formats/device_image.h"
 #include "formats/expr.h"
+#include "nacre/cuda.h"
 #include "runtime/os.h"
 #include "runtime/stage.h"
 
@@ -36,8 +37,15 @@ static uint32_t blocks_of(const nacre_session* s, const struct nacre_command* c)
 
 static bool is_there(const nacre_session* s, const void* data) {
   unsigned type = 0;
+  if (s->cuda->queued) return data != NULL;
   return data && !driver_of(s)->cuPointerGetAttribute(&type, CU_POINTER_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)data) &&
          type == CU_MEMORY_DEVICE;
+}
+
+// A number of a queued call is the host's, where guards can read it.
+static bool input_is_there(const nacre_session* s, const nacre_tensor* inputs, uint32_t i) {
+  if (s->staged[i] || (s->cuda->queued && !inputs[i].rank)) return false;
+  return is_there(s, inputs[i].data);
 }
 
 // Memory for the bound shapes, and where in it everything lies.
@@ -47,7 +55,7 @@ static nacre_status lay_out(nacre_session* s, const nacre_tensor* inputs, const 
   const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
   uint64_t total = 0, scratch = 0;
   for (uint32_t i = 0; i < e->input_count; ++i) {
-    cuda->input_here[i] = !s->staged[i] && is_there(s, inputs[i].data);
+    cuda->input_here[i] = input_is_there(s, inputs, i);
     cuda->inputs[i] = cuda->input_here[i] ? (CUdeviceptr)(uintptr_t)inputs[i].data : total;
     if (!cuda->input_here[i]) total += nacre_cuda_align((uint64_t)s->input_sizes[i]);
   }
@@ -96,7 +104,7 @@ static bool same_places(const nacre_session* s, const nacre_tensor* inputs, cons
   const struct nacre_cuda_session* cuda = s->cuda;
   const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
   for (uint32_t i = 0; i < e->input_count; ++i) {
-    bool here = !s->staged[i] && is_there(s, inputs[i].data);
+    bool here = input_is_there(s, inputs, i);
     if (here != cuda->input_here[i] || (here && cuda->inputs[i] != (CUdeviceptr)(uintptr_t)inputs[i].data)) return false;
   }
   for (uint32_t i = 0; i < e->output_count; ++i) {
@@ -340,6 +348,18 @@ static CUresult copies(nacre_session* s, const nacre_tensor* inputs, const nacre
   return result;
 }
 
+// What kernels found wrong with the data.
+static nacre_status fault_of(nacre_session* s) {
+  uint64_t fault = *(volatile uint64_t*)s->cuda->status;
+  *s->cuda->status = 0;
+  return fault ? nacre_program_failed(s, (uint32_t)(fault >> 32) - 1, (int32_t)(uint32_t)fault) : NACRE_OK;
+}
+
+static nacre_status finish(nacre_session* s) {
+  CUresult result = driver_of(s)->cuStreamSynchronize(s->cuda->stream);
+  return result ? nacre_cuda_failed(s, result, "the program") : fault_of(s);
+}
+
 static nacre_status run(nacre_session* s, const nacre_tensor* inputs, const nacre_buffer* outputs) {
   const struct nacre_cuda_driver* d = driver_of(s);
   struct nacre_cuda_session* cuda = s->cuda;
@@ -360,7 +380,7 @@ static nacre_status run(nacre_session* s, const nacre_tensor* inputs, const nacr
   cuda->state_there = true;
   if (!result) result = copies(s, inputs, outputs, true);
   if (result) return nacre_cuda_failed(s, result, "inputs cannot be copied to it");
-  *cuda->status = 0;
+  if (!cuda->queued) *cuda->status = 0;
   nacre_status status = NACRE_OK;
   if (straight)
     result = d->cuGraphLaunch(cuda->exec, cuda->stream);
@@ -368,24 +388,52 @@ static nacre_status run(nacre_session* s, const nacre_tensor* inputs, const nacr
     status = walk(s);
   if (status) return status;
   if (!result) result = copies(s, inputs, outputs, false);
-  CUresult end = d->cuStreamSynchronize(cuda->stream);
-  if (result || end) return nacre_cuda_failed(s, result ? result : end, "the program");
-  uint64_t fault = *(volatile uint64_t*)cuda->status;
-  return fault ? nacre_program_failed(s, (uint32_t)(fault >> 32) - 1, (int32_t)(uint32_t)fault) : NACRE_OK;
+  if (result) return nacre_cuda_failed(s, result, "the program");
+  return cuda->queued ? NACRE_OK : finish(s);
 }
 
-nacre_status nacre_cuda_run(nacre_session* s, const nacre_tensor* inputs, const nacre_buffer* outputs) {
+// The device's context is this thread's until leave().
+static nacre_status enter(nacre_session* s) {
   if (s->cuda->lost) {
     struct nacre_text text = nacre_session_say(s);
     nacre_text_string(&text, "the GPU failed before; this session can only be destroyed");
     return NACRE_DEVICE_LOST;
   }
   CUresult result = driver_of(s)->cuCtxPushCurrent(s->model->cuda->context);
-  if (result) return nacre_cuda_failed(s, result, "no context");
-  nacre_status status = run(s, inputs, outputs);
-  if (!status) nacre_program_forget(s);
+  return result ? nacre_cuda_failed(s, result, "no context") : NACRE_OK;
+}
+
+static void leave(nacre_session* s) {
   CUcontext none;
   driver_of(s)->cuCtxPopCurrent(&none);
+}
+
+nacre_status nacre_session_wait(nacre_session* s) {
+  if (!s->cuda || !s->cuda->queued) return NACRE_OK;
+  nacre_status status = enter(s);
+  if (status) return status;
+  status = finish(s);
+  leave(s);
+  return status;
+}
+
+nacre_status nacre_cuda_can_stage(nacre_session* s, const nacre_tensor* inputs) {
+  const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
+  for (uint32_t i = 0; i < e->input_count; ++i) {
+    if (!s->staged[i] || !is_there(s, inputs[i].data)) continue;
+    struct nacre_text text = nacre_session_say(s);
+    nacre_text_add(&text, "input '%s' lies on the device, and not dense as this variant reads it: copy it first", input_of(s, i).name);
+    return NACRE_BAD_ARGUMENT;
+  }
+  return NACRE_OK;
+}
+
+nacre_status nacre_cuda_run(nacre_session* s, const nacre_tensor* inputs, const nacre_buffer* outputs) {
+  nacre_status status = enter(s);
+  if (status) return status;
+  status = run(s, inputs, outputs);
+  if (!status) nacre_program_forget(s);
+  leave(s);
   return status;
 }
 
@@ -403,7 +451,7 @@ void nacre_cuda_state_to_host(nacre_session* s) {
 
 // ---- Sessions.
 
-nacre_status nacre_cuda_session_make(nacre_session* s) {
+nacre_status nacre_cuda_session_make(nacre_session* s, const nacre_session_options* options) {
   const nacre_model* model = s->model;
   const struct nacre_cuda_driver* d = driver_of(s);
   const struct nacre_model_limits* most = &model->limits;
@@ -437,8 +485,10 @@ nacre_status nacre_cuda_session_make(nacre_session* s) {
   CUresult result = d->cuCtxPushCurrent(model->cuda->context);
   if (result) return nacre_cuda_failed(s, result, "no context");
   result = d->cuStreamCreate(&cuda->own_stream, CU_STREAM_NON_BLOCKING);
-  cuda->stream = cuda->own_stream;
+  cuda->stream = options->cuda_stream ? options->cuda_stream : cuda->own_stream;
+  cuda->queued = options->cuda_queued;
   if (!result) result = d->cuMemHostAlloc((void**)&cuda->status, 64, CU_HOST_PORTABLE | CU_HOST_DEVICEMAP);
+  if (!result) *cuda->status = 0;
   if (!result) result = d->cuMemHostGetDevicePointer(&cuda->status_there, cuda->status, 0);
   if (!result && model->state_bytes) result = d->cuMemAlloc(&cuda->state, (size_t)model->state_bytes);
   if (!result) result = d->cuMemAlloc(&cuda->counters, NACRE_DEVICE_COUNTERS * 4);

@@ -44,6 +44,7 @@ struct nacre_cuda_session {
   CUdeviceptr status_there;
   bool state_there;               // the device's state is newer than the host's
   bool lost;
+  bool queued;                    // calls end when they are queued
   // The graph of the variant that ran last, if its program is straight.
   uint32_t graph_variant;
   CUgraph graph;
@@ -59,9 +60,11 @@ nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options
 nacre_status nacre_cuda_upload(struct nacre_model* model, struct nacre_text* why);
 void nacre_cuda_close(struct nacre_model* model);
 
-nacre_status nacre_cuda_session_make(nacre_session* session);
+nacre_status nacre_cuda_session_make(nacre_session* session, const nacre_session_options* options);
 void nacre_cuda_session_destroy(nacre_session* session);
 
+// Inputs that do not lie as the variant reads them are copied by the host, which does not reach the device's memory.
+nacre_status nacre_cuda_can_stage(nacre_session* session, const nacre_tensor* inputs);
 // A call of the bound variant, which is for the device.
 nacre_status nacre_cuda_run(nacre_session* session, const nacre_tensor* inputs, const nacre_buffer* outputs);
 // The host's copy of the state is as the device's, and becomes the one that counts.

@@ -95,20 +95,29 @@ static int32_t no_function(const struct nacre_kernel_args* args) {
   return 1;
 }
 
+// No variant runs on a GPU, because of `what`: an error where nothing else was asked for.
+static nacre_status without_device(const nacre_open_options* options, const char* what, struct nacre_text* why) {
+  if (!options || options->device != NACRE_DEVICE_CUDA) return NACRE_OK;
+  nacre_text_add(why, "it cannot run on a GPU: %s", what);
+  return NACRE_UNSUPPORTED_DEVICE;
+}
+
 nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options* options, struct nacre_text* why) {
   const struct nacre_cuda_driver* driver = NULL;
   CUdevice device = 0;
   const struct nacre_device_image* best = NULL;
   uint32_t capability = 0, chosen = 0;
-  bool best_cubin = false;
+  bool best_cubin = false, any = false;
   if (options && options->device == NACRE_DEVICE_CPU) return NACRE_OK;
   for (uint32_t i = 0; i < model->counts.image_count; ++i) {
     struct nacre_image_view view;
     nacre_meta_image(model->container.meta, i, &view);
     if (view.machine != NACRE_MACHINE_CUDA) continue;
+    any = true;
     if (!driver) {
       driver = nacre_cuda_driver();
-      if (!driver || !find_device(driver, &device, &capability)) return NACRE_OK;
+      if (!driver) return without_device(options, "there is no driver (libcuda.so.1) of the version that is needed", why);
+      if (!find_device(driver, &device, &capability)) return without_device(options, "the driver finds no device", why);
     }
     const struct nacre_section* section = nacre_container_image(&model->container, i);
     const struct nacre_device_image* table = table_of(model->container.bytes + section->offset, section->size);
@@ -124,7 +133,8 @@ nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options
     best = table;
     best_cubin = cubin;
   }
-  if (!best) return NACRE_OK;
+  if (!any) return without_device(options, "the artifact has no code for one (nacre compile --target cuda-sm_...)", why);
+  if (!best) return without_device(options, "the artifact's code is for other generations of devices than this one", why);
   struct nacre_cuda_model* cuda = calloc(1, sizeof *cuda);
   if (!cuda) return NACRE_OUT_OF_MEMORY;
   model->cuda = cuda;
@@ -146,7 +156,10 @@ nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options
   nacre_meta_image(model->container.meta, chosen, &view);
   model->features |= view.features;
   for (uint32_t i = 0; i < model->counts.kernel_count; ++i)
-    if (cuda->kernels[i].function) model->kernels[i] = no_function;
+    if (cuda->kernels[i].function)
+      model->kernels[i] = no_function;
+    else if (options && options->device == NACRE_DEVICE_CUDA)
+      model->kernels[i] = NULL;  // so that no variant of a processor counts as loaded
   return NACRE_OK;
 }
 

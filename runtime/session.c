@@ -154,7 +154,7 @@ nacre_status nacre_session_make(const nacre_model* model, const nacre_session_op
   nacre_status status = nacre_team_start(s->team, s->threads, options->executor);
 #ifdef NACRE_CUDA
   if (!status && model->cuda) {
-    status = nacre_cuda_session_make(s);
+    status = nacre_cuda_session_make(s, options);
     if (status) nacre_cuda_session_destroy(s);
     if (status) nacre_team_stop(s->team);
   }
@@ -250,6 +250,7 @@ static nacre_status run_on_device(nacre_session* s, const nacre_tensor* inputs,
                                   const nacre_buffer* outputs) {
   s->arena_used = s->scratch_size = 0;
   nacre_status status = s->staged_size ? ensure_arena(s) : NACRE_OK;
+  if (!status && s->staged_size) status = nacre_cuda_can_stage(s, inputs);
   if (!status) status = nacre_bind_check(s, inputs, outputs);
   if (status) return status;
   if (s->profile && s->profiled_variant != s->variant) nacre_profile_clear(s);

@@ -176,7 +176,7 @@ sanitize() {
   local kinds folder
   for kinds in address,undefined thread; do
     folder=$NACRE_BUILD-${kinds%%,*}
-    nacre_setup_build "$folder" -DNACRE_HOST=OFF "-DNACRE_SANITIZE=$kinds" tests_of_runtime ||
+    nacre_setup_build "$folder" -DNACRE_HOST=OFF -DNACRE_CUDA=ON "-DNACRE_SANITIZE=$kinds" tests_of_runtime ||
       { count "sanitize $kinds" 0 1 1; continue; }
     # A test asks for more memory than there is: malloc says so with NULL, and so must theirs.
     ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \

@@ -30,6 +30,7 @@ struct BenchOptions {
   std::vector<std::string> shapes;
   std::string output;
   unsigned threads = 1;
+  std::uint32_t device = NACRE_DEVICE_ANY;
   double seconds = 2;
   bool json = false;
   bool profile = false;
@@ -123,7 +124,7 @@ double quantile(std::vector<double> values, double part) {
 
 int bench(const BenchOptions& options) {
   auto start = Clock::now();
-  const RuntimeModel model = RuntimeModel::open(options.model, load_imports(options.imports));
+  const RuntimeModel model = RuntimeModel::open(options.model, load_imports(options.imports), options.device);
   nacre_session_options session_options{};
   session_options.threads = options.threads;
   session_options.profile = options.profile;
@@ -222,6 +223,7 @@ Action add_bench(CLI::App& app) {
   verb->add_option("--output", options->output, "write the first output of the first call")
       ->type_name("FILE.npy");
   add_import_option(*verb, options->imports);
+  add_device_option(*verb, options->device);
   verb->add_option("--entry", options->entry, "which entry of the artifact; default: the first");
   verb->add_flag("--json", options->json, "one JSON object on standard output");
   verb->add_flag("--profile", options->profile, "time, GFLOP/s and GB/s of each kernel");

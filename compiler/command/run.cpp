@@ -26,6 +26,7 @@ struct RunOptions {
   std::string output_folder;
   std::string state_folder;
   unsigned threads = 1;
+  std::uint32_t device = NACRE_DEVICE_ANY;
   std::optional<std::uint64_t> seed;
 };
 
@@ -77,7 +78,7 @@ void write_state(const RuntimeModel& model, const RuntimeSession& session, const
 }
 
 int run(const RunOptions& options) {
-  const RuntimeModel model = RuntimeModel::open(options.model, load_imports(options.imports));
+  const RuntimeModel model = RuntimeModel::open(options.model, load_imports(options.imports), options.device);
   const std::uint32_t entry = model.entry(options.entry);
   std::vector<HostTensor> inputs;
   for (const std::string& path : options.inputs) inputs.push_back(read_npy(path));
@@ -127,6 +128,7 @@ Action add_run(CLI::App& app) {
                    "a folder that keeps the model's state between calls")
       ->type_name("DIR");
   add_import_option(*verb, options->imports);
+  add_device_option(*verb, options->device);
   verb->add_option("--entry", options->entry, "which entry of the artifact; default: the first");
   verb->add_option("--seed", options->seed, "of the model's random numbers; default: PyTorch's, or what --state holds");
   verb->add_option("--threads", options->threads, "default: 1")->check(CLI::Range(1, 256));

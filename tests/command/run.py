@@ -531,6 +531,14 @@ def test_bisect_looks_into_bodies(bench):
     near(numpy.load(folder / "parts" / "loop" / "input_0.npy"), numpy.abs(twice))
 
 
+def test_an_artifact_without_code_for_a_gpu_refuses_one(bench):
+    artifact = bench.artifact("floor")
+    for verb in (("bench", artifact, "--seconds", 0), ("run", artifact, "--output-dir", bench.folder() / "out")):
+        bench.refuses(*verb, "--device", "cuda", says=("it cannot run on a GPU", "no code for one"))
+    bench.works("bench", artifact, "--seconds", 0, "--device", "cpu")
+    bench.refuses("bench", artifact, "--device", "gpu", says=("--device", "cuda"))
+
+
 # ---------------------------------------------------------------- inputs outside the guards
 
 def run_with(bench, name, *arrays, says):

@@ -1,4 +1,4 @@
-// run_cases [--repeat N] FOLDER...: runs packed cases (pack.py) on a GPU, compares, and says how long a call takes.
+// run_cases [--repeat N] [--profile] FOLDER...: runs packed cases (nacre verify --pack) on a GPU, compares, and says how long a call takes.
 //
 // A folder has model.nacre, cases.bin and cases.txt, whose lines are
 //   set NAME                                       one call; `continues`: in the session of the one before
@@ -9,7 +9,7 @@
 //   after INPUT OFFSET BYTES LIMIT                 what the call leaves in an input
 #include <dlfcn.h>
 #include <math.h>
-#include <nacre/nacre.h>
+#include <nacre/cuda.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,12 +158,47 @@ static double now_us(void) {
 
 static int by_value(const void* a, const void* b) { return (*(const double*)a > *(const double*)b) - (*(const double*)a < *(const double*)b); }
 
-// Median of calls whose tensors lie on the device.
-static double time_there(nacre_session* session, struct set* set, nacre_buffer* outputs, uint32_t output_count, int repeat) {
+// Of calls whose tensors lie on the device, in microseconds; -1: they failed.
+struct times {
+  double call;    // the median, launch and wait included
+  double host;    // of queued calls: how long nacre_run takes
+  double queued;  // the time from one to the next when many follow each other
+};
+
+// Calls of a session that queues them.
+static void time_queued(const nacre_model* model, const nacre_tensor* inputs, uint32_t input_count, const nacre_buffer* outputs,
+                        uint32_t output_count, int repeat, struct times* times) {
+  nacre_session* session;
+  nacre_session_options options = {.cuda_queued = 1};
+  double* took = calloc((size_t)repeat + 1, sizeof *took);
+  if (!took || nacre_session_make(model, &options, NULL, 0, &session)) return;
+  nacre_status status = NACRE_OK;
+  for (int i = 0; i < 3 && !status; ++i) status = nacre_run(session, 0, inputs, input_count, outputs, output_count);
+  if (!status) status = nacre_session_wait(session);
+  double start = now_us();
+  for (int i = 0; i < repeat && !status; ++i) {
+    double begin = now_us();
+    status = nacre_run(session, 0, inputs, input_count, outputs, output_count);
+    took[i] = now_us() - begin;
+  }
+  if (!status) status = nacre_session_wait(session);
+  if (!status) {
+    times->queued = (now_us() - start) / repeat;
+    // The queue of the driver has an end: the first calls tell what one costs.
+    int few = repeat < 32 ? repeat : 32;
+    qsort(took, (size_t)few, sizeof *took, by_value);
+    times->host = took[few / 2];
+  }
+  free(took);
+  nacre_session_destroy(session);
+}
+
+static struct times time_there(const nacre_model* model, nacre_session* session, struct set* set, nacre_buffer* outputs, uint32_t output_count, int repeat) {
   const struct nacre_cuda_driver* d = nacre_cuda_driver();
   CUdevice device;
   CUcontext context;
-  if (!d || d->cuDeviceGet(&device, 0) || d->cuDevicePrimaryCtxRetain(&context, device)) return -1;
+  struct times result = {-1, -1, -1};
+  if (!d || d->cuDeviceGet(&device, 0) || d->cuDevicePrimaryCtxRetain(&context, device)) return result;
   d->cuCtxPushCurrent(context);
   nacre_tensor inputs[kMost];
   nacre_buffer there[kMost];
@@ -186,7 +221,6 @@ static double time_there(nacre_session* session, struct set* set, nacre_buffer* 
   }
   d->cuStreamSynchronize(NULL);
   double* times = calloc((size_t)repeat + 1, sizeof *times);
-  double result = -1;
   for (int i = 0; i < repeat + 3; ++i) {
     double start = now_us();
     nacre_status status = nacre_run(session, 0, inputs, set->input_count, there, output_count);
@@ -194,10 +228,11 @@ static double time_there(nacre_session* session, struct set* set, nacre_buffer* 
     if (i >= 3) times[i - 3] = now_us() - start;
     if (i == repeat + 2) {
       qsort(times, (size_t)repeat, sizeof *times, by_value);
-      result = times[repeat / 2];
+      result.call = times[repeat / 2];
     }
   }
   free(times);
+  if (result.call >= 0) time_queued(model, inputs, set->input_count, there, output_count, repeat, &result);
   for (uint32_t i = 0; i < count; ++i) d->cuMemFree(taken[i]);
   CUcontext none;
   d->cuCtxPopCurrent(&none);
@@ -262,7 +297,8 @@ int main(int argc, char** argv) {
     static struct set set;
     char* at = text;
     bool passed = true, profiled = false;
-    double worst = 0, first_us = -1, there_us = -1;
+    double worst = 0, first_us = -1;
+    struct times there = {-1, -1, -1};
     while (next_set(&at, &set)) {
       char why[256] = "";
       ++sets_all;
@@ -294,7 +330,7 @@ int main(int argc, char** argv) {
       if (!set_good) printf("  %s %s: %s\n", name, set.name, why);
       sets_good += set_good;
       passed = passed && set_good;
-      if (repeat && there_us < 0 && !status) there_us = time_there(session, &set, outputs, output_count, repeat);
+      if (repeat && there.call < 0 && !status) there = time_there(model, session, &set, outputs, output_count, repeat);
       if (show_profile && !profiled && !status) {
         profiled = true;
         profile(model, &set, outputs, output_count);
@@ -305,7 +341,8 @@ int main(int argc, char** argv) {
     }
     good += passed;
     if (!passed || repeat)
-      printf("%s %s: worst %.2f of the limit; open %.0f us, first call %.0f us, call %.1f us\n", passed ? "good" : "FAIL", name, worst, opened, first_us, there_us);
+      printf("%s %s: worst %.2f of the limit; open %.0f us, first call %.0f us, call %.1f us, queued %.1f us (host %.1f us)\n", passed ? "good" : "FAIL", name, worst, opened,
+             first_us, there.call, there.queued, there.host);
     nacre_session_destroy(session);
     nacre_model_close(model);
     free(text);

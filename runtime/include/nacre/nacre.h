@@ -100,7 +100,8 @@ typedef struct nacre_open_options {
   uint32_t device;  // NACRE_DEVICE_...
 } nacre_open_options;
 
-// Where variants may run. ANY: on a GPU where the artifact has code for it and the runtime was built for that.
+// Where variants may run. ANY: on a GPU where there is one that the artifact has code for. libnacre knows processors alone;
+// libnacre_cuda both.
 enum { NACRE_DEVICE_ANY = 0, NACRE_DEVICE_CPU = 1, NACRE_DEVICE_CUDA = 2 };
 
 // Maps a file. `options` and `error` may be NULL. Weights are used where they lie in the mapping,
@@ -181,6 +182,9 @@ typedef struct nacre_session_options {
   // environment variable NACRE_RECORD_SHAPES names a file, to which they are added when the session
   // is destroyed.
   uint32_t record_shapes;
+  // Of variants for a GPU, see nacre/cuda.h.
+  void* cuda_stream;
+  int cuda_queued;
 } nacre_session_options;
 
 // The memory that a session takes with these options (NULL: defaults).

@@ -1,0 +1,248 @@
+// What the runtime does with a GPU, on a stand-in for its driver (cuda_driver_stub.cpp).
+#include <dlfcn.h>
+#include <nacre/cuda.h>
+
+#include "formats/device_image.h"
+#include "tests/unit/runtime/cuda_driver_stub.h"
+#include "tests/unit/runtime/fixture.h"
+
+namespace nacre::test {
+namespace {
+
+// The stand-in's functions. It is the library that the runtime opens.
+template <class F>
+F* stub_function(const char* name) {
+  static void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* function = library ? dlsym(library, name) : nullptr;
+  if (!function) ADD_FAILURE() << "libcuda.so.1 is not the stand-in";
+  return reinterpret_cast<F*>(function);
+}
+nacre_cuda_stub_figures& figures() { return *stub_function<decltype(nacre_cuda_stub)>("nacre_cuda_stub")(); }
+void fail(const char* function, int result) { stub_function<decltype(nacre_cuda_stub_fail)>("nacre_cuda_stub_fail")(function, result); }
+void* there(void* host) {
+  const uint64_t address = stub_function<decltype(nacre_cuda_stub_address)>("nacre_cuda_stub_address")(host);
+  return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
+}
+
+// An image for compute capability 9.0 whose kernels have a cubin of four bytes and read node 2.
+std::vector<uint8_t> device_image(uint32_t kernels, uint32_t capability = 90) {
+  nacre_device_image head{NACRE_DEVICE_IMAGE_MAGIC, NACRE_DEVICE_ABI, capability, kernels, 1, 0};
+  std::vector<uint8_t> bytes(sizeof head + kernels * sizeof(nacre_device_kernel) + 4 + 4);
+  std::memcpy(bytes.data(), &head, sizeof head);
+  for (uint32_t i = 0; i < kernels; ++i) {
+    const nacre_device_kernel kernel{bytes.size() - 4, 0, 4, 0, 128, 2, 0, 1};
+    std::memcpy(bytes.data() + sizeof head + i * sizeof kernel, &kernel, sizeof kernel);
+  }
+  const uint32_t node = 2;
+  std::memcpy(bytes.data() + bytes.size() - 8, &node, 4);
+  return bytes;
+}
+
+// forward(x: f32[2*s0, 4]) -> 4 * x on the device alone.
+fmt::Artifact device_artifact(const char* kernel = "scale") {
+  fmt::Artifact a = scale_artifact();
+  a.images = {{"cuda-sm_90", NACRE_MACHINE_CUDA, 0, device_image(1)}};
+  a.kernels = {{kernel, 0, 0, 0, {0, 1}}};
+  return a;
+}
+
+struct Call {
+  explicit Call(int64_t rows, float value = 1) : shape{rows, 4}, x(static_cast<std::size_t>(rows) * 4, value), y(x.size()) {
+    in = tensor(x.data(), shape, NACRE_f32);
+    out = {y.data(), y.size() * 4};
+  }
+  nacre_status run(nacre_session* session) { return nacre_run(session, 0, &in, 1, &out, 1); }
+  void move_to_device() {
+    in.data = there(in.data);
+    out.data = there(out.data);
+  }
+  std::vector<int64_t> shape;
+  std::vector<float> x, y;
+  nacre_tensor in;
+  nacre_buffer out;
+};
+
+TEST(Cuda, CopiesWhatLiesInTheHostsMemory) {
+  Opened opened(device_artifact());
+  const auto before = figures();
+  Call call(2, 3);
+  ASSERT_EQ(call.run(opened.session), NACRE_OK) << opened.message();
+  EXPECT_EQ(call.y, std::vector<float>(8, 12.f));
+  EXPECT_EQ(figures().copied_in - before.copied_in, 32u);
+  EXPECT_EQ(figures().copied_out - before.copied_out, 32u);
+}
+
+TEST(Cuda, UsesTheDevicesMemoryWhereItLies) {
+  Opened opened(device_artifact());
+  Call call(2, 3);
+  call.move_to_device();
+  const auto before = figures();
+  ASSERT_EQ(call.run(opened.session), NACRE_OK) << opened.message();
+  EXPECT_EQ(call.y, std::vector<float>(8, 12.f));
+  EXPECT_EQ(figures().copied_in, before.copied_in);
+  EXPECT_EQ(figures().copied_out, before.copied_out);
+}
+
+TEST(Cuda, OneGraphServesAllShapesAndPlaces) {
+  Opened opened(device_artifact());
+  Call small(2), large(16), elsewhere(16);
+  elsewhere.move_to_device();
+  const int graphs = figures().graphs;
+  for (Call* call : {&small, &large, &elsewhere, &small, &large}) {
+    std::fill(call->y.begin(), call->y.end(), 0.f);
+    ASSERT_EQ(call->run(opened.session), NACRE_OK) << opened.message();
+    EXPECT_EQ(call->y, std::vector<float>(call->y.size(), 4.f));
+  }
+  EXPECT_EQ(figures().graphs - graphs, 1);
+}
+
+TEST(Cuda, QueuesCallsOnTheCallersStream) {
+  void* stream = stub_function<decltype(nacre_cuda_stub_stream)>("nacre_cuda_stub_stream")();
+  {
+    nacre_session_options options = {};
+    options.cuda_stream = stream;
+    options.cuda_queued = 1;
+    Opened opened(device_artifact(), options);
+    Call first(2, 1), second(2, 2);
+    first.move_to_device();
+    second.move_to_device();
+    const auto before = figures();
+    ASSERT_EQ(first.run(opened.session), NACRE_OK) << opened.message();
+    ASSERT_EQ(second.run(opened.session), NACRE_OK) << opened.message();
+    EXPECT_EQ(first.y, std::vector<float>(8)) << "it waited";
+    EXPECT_EQ(figures().waits, before.waits);
+    EXPECT_EQ(figures().asked, before.asked);
+    EXPECT_EQ(nacre_session_wait(opened.session), NACRE_OK);
+    EXPECT_EQ(first.y, std::vector<float>(8, 4.f));
+    EXPECT_EQ(second.y, std::vector<float>(8, 8.f));
+  }
+  stub_function<decltype(nacre_cuda_stub_free_stream)>("nacre_cuda_stub_free_stream")(stream);
+}
+
+TEST(Cuda, InputsThatAreNotDenseAreCopiedByTheHostOnly) {
+  for (const int queued : {0, 1}) {
+    nacre_session_options options = {};
+    options.cuda_queued = queued;
+    Opened opened(device_artifact(), options);
+    Call call(2);
+    for (int i = 0; i < 8; ++i) call.x[static_cast<std::size_t>(i)] = static_cast<float>(i);
+    const std::vector<int64_t> strides{1, 2};
+    call.in.strides = strides.data();
+    if (!queued) {
+      ASSERT_EQ(call.run(opened.session), NACRE_OK) << opened.message();
+      EXPECT_EQ(call.y, (std::vector<float>{0, 8, 16, 24, 4, 12, 20, 28}));
+    }
+    call.move_to_device();
+    EXPECT_EQ(call.run(opened.session), NACRE_BAD_ARGUMENT);
+    EXPECT_NE(opened.message().find("'x' lies on the device, and not dense"), std::string::npos) << opened.message();
+  }
+}
+
+TEST(Cuda, ErrorsInTheDataAreToldWithTheirPlace) {
+  for (const int queued : {0, 1}) {
+    nacre_session_options options = {};
+    options.cuda_queued = queued;
+    Opened opened(device_artifact("divide"), options);
+    Call call(2);
+    call.move_to_device();
+    nacre_status status = call.run(opened.session);
+    if (queued) {
+      EXPECT_EQ(status, NACRE_OK);
+      status = nacre_session_wait(opened.session);
+    }
+    EXPECT_EQ(status, NACRE_DATA_ERROR);
+    EXPECT_NE(opened.message().find("model.py"), std::string::npos) << opened.message();
+    EXPECT_EQ(nacre_session_wait(opened.session), NACRE_OK) << "told twice";
+  }
+}
+
+TEST(Cuda, ALostDeviceClosesTheSessionAndNothingElse) {
+  const int blocks = figures().blocks;
+  {
+    Opened opened(device_artifact("crash")), other(device_artifact());
+    Call call(2);
+    EXPECT_EQ(call.run(opened.session), NACRE_DEVICE_LOST);
+    EXPECT_NE(opened.message().find("illegal memory access"), std::string::npos) << opened.message();
+    EXPECT_EQ(call.run(opened.session), NACRE_DEVICE_LOST);
+    EXPECT_EQ(call.run(other.session), NACRE_OK) << other.message();
+  }
+  EXPECT_EQ(figures().blocks, blocks) << "memory of the device was not given back";
+}
+
+// Each function of the driver that a call uses, failing once: an error that has the driver's text, nothing lost, no crash.
+TEST(Cuda, EveryFunctionMayFail) {
+  const int blocks = figures().blocks;
+  for (const char* function : {"cuMemAlloc", "cuMemHostAlloc", "cuStreamCreate", "cuEventCreate", "cuMemsetD8Async", "cuModuleLoadData",
+                               "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuStreamSynchronize", "cuGraphCreate", "cuGraphAddKernelNode",
+                               "cuGraphInstantiate", "cuGraphLaunch"})
+    for (const int result : {2, 700}) {
+      fail(function, result);
+      const std::vector<uint8_t> file = fmt::artifact_bytes(device_artifact());
+      Aligned bytes(file);
+      nacre_model* model = nullptr;
+      nacre_session* session = nullptr;
+      nacre_error error = {};
+      nacre_status status = nacre_model_open_memory(bytes.data(), bytes.size(), nullptr, &model, &error);
+      if (!status) status = nacre_session_make(model, nullptr, nullptr, 0, &session);
+      Call call(2);
+      if (!status) status = call.run(session);
+      EXPECT_TRUE(status == NACRE_OUT_OF_MEMORY || status == NACRE_DEVICE_LOST || status == NACRE_UNSUPPORTED_DEVICE)
+          << function << " gives " << result << ": " << nacre_status_text(status);
+      nacre_session_destroy(session);
+      nacre_model_close(model);
+      fail("", 0);
+      EXPECT_EQ(figures().blocks, blocks) << function;
+    }
+}
+
+TEST(Cuda, WhereOnlyADeviceIsAskedForAProcessorDoesNotDo) {
+  nacre_open_options options = {};
+  options.device = NACRE_DEVICE_CUDA;
+  nacre_error error = {};
+  nacre_model* model = nullptr;
+  Aligned on_processor(fmt::artifact_bytes(scale_artifact()));
+  EXPECT_EQ(nacre_model_open_memory(on_processor.data(), on_processor.size(), &options, &model, &error), NACRE_UNSUPPORTED_DEVICE);
+  EXPECT_NE(std::string(error.message).find("no code for one"), std::string::npos) << error.message;
+  fmt::Artifact later = device_artifact();
+  later.images[0].bytes = device_image(1, 110);
+  Aligned bytes(fmt::artifact_bytes(later));
+  EXPECT_EQ(nacre_model_open_memory(bytes.data(), bytes.size(), &options, &model, &error), NACRE_UNSUPPORTED_DEVICE);
+  EXPECT_NE(std::string(error.message).find("other generations"), std::string::npos) << error.message;
+}
+
+// The general row runs on a processor, the one for the device comes first.
+TEST(Cuda, TheDeviceIsChosenUnlessItIsNotWanted) {
+  fmt::Artifact a = scale_artifact();
+  a.images.push_back({"cuda-sm_90", NACRE_MACHINE_CUDA, 0, device_image(1)});
+  a.kernels.push_back({"scale", 1, 0, 0, {0, 1}});
+  const auto number = static_cast<uint32_t>(a.kernels.size()) - 1;
+  fmt::Variant device = a.entries[0].variants[0];
+  for (fmt::Command& command : device.commands)
+    if (command.kind == NACRE_COMMAND_call) command.target = number;
+  a.entries[0].variants.insert(a.entries[0].variants.begin(), device);
+  const std::pair<uint32_t, uint32_t> chosen[] = {{NACRE_DEVICE_ANY, 0}, {NACRE_DEVICE_CUDA, 0}, {NACRE_DEVICE_CPU, 1}};
+  for (const auto& [wanted, variant] : chosen) {
+    nacre_open_options options = {};
+    options.device = wanted;
+    Opened opened(a, {}, options);
+    Call call(2);
+    ASSERT_EQ(call.run(opened.session), NACRE_OK) << opened.message();
+    EXPECT_EQ(nacre_session_variant(opened.session), variant);
+    EXPECT_EQ(call.y, std::vector<float>(8, 4.f));
+  }
+}
+
+TEST(Cuda, ProfilesByTheDevicesClock) {
+  nacre_session_options options = {};
+  options.profile = 1;
+  Opened opened(device_artifact(), options);
+  Call call(2);
+  ASSERT_EQ(call.run(opened.session), NACRE_OK) << opened.message();
+  nacre_profile_record record;
+  ASSERT_EQ(nacre_profile(opened.session, 0, &record), NACRE_OK);
+  EXPECT_EQ(record.calls, 1u);
+  EXPECT_EQ(record.time_ns, 500000u);
+}
+
+}  // namespace
+}  // namespace nacre::test
