@@ -177,7 +177,7 @@ static nacre_status check_address(nacre_session* s, const char* what, uint32_t n
   return NACRE_BAD_ARGUMENT;
 }
 
-static nacre_status check_addresses(nacre_session* s, const nacre_tensor* inputs,
+nacre_status nacre_bind_check(nacre_session* s, const nacre_tensor* inputs,
                                     const nacre_buffer* outputs) {
   const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
   for (uint32_t i = 0; i < e->input_count; ++i) {
@@ -201,17 +201,10 @@ static nacre_status check_addresses(nacre_session* s, const nacre_tensor* inputs
   return NACRE_OK;
 }
 
-#ifdef NACRE_CUDA
-nacre_status nacre_bind_check(nacre_session* s, const nacre_tensor* inputs,
-                              const nacre_buffer* outputs) {
-  return check_addresses(s, inputs, outputs);
-}
-#endif
-
 nacre_status nacre_bind_addresses(nacre_session* s, const nacre_tensor* inputs,
                                   const nacre_buffer* outputs) {
   const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
-  nacre_status status = check_addresses(s, inputs, outputs);
+  nacre_status status = nacre_bind_check(s, inputs, outputs);
   if (status) return status;
   for (uint32_t i = 0; i < e->input_count; ++i) s->input_data[i] = inputs[i].data;
   for (uint32_t i = 0; i < e->output_count; ++i) s->output_data[i] = outputs[i].data;

@@ -453,6 +453,7 @@ void nacre_cuda_state_to_host(nacre_session* s) {
 
 nacre_status nacre_cuda_session_make(nacre_session* s, const nacre_session_options* options) {
   const nacre_model* model = s->model;
+  if (!model->cuda) return NACRE_OK;
   const struct nacre_cuda_driver* d = driver_of(s);
   const struct nacre_model_limits* most = &model->limits;
   size_t parameters = 0, slots = 0;

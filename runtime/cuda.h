@@ -56,6 +56,8 @@ struct nacre_cuda_session {
 // Sets what the model's GPU can run: its context, modules, and in the model `features` and `kernels`. Without a device, or an image
 // for it, nothing changes. `why` has the driver's text where the device refuses.
 nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options* options, struct nacre_text* why);
+// Whether the variant's kernels are code for a GPU.
+bool nacre_cuda_runs(const struct nacre_model* model, const struct nacre_variant_view* view);
 // Uploads what variants for the device read.
 nacre_status nacre_cuda_upload(struct nacre_model* model, struct nacre_text* why);
 void nacre_cuda_close(struct nacre_model* model);

@@ -163,6 +163,18 @@ nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options
   return NACRE_OK;
 }
 
+bool nacre_cuda_runs(const struct nacre_model* model, const struct nacre_variant_view* view) {
+  for (uint32_t i = 0; i < view->command_count; ++i) {
+    if (view->commands[i].kind != NACRE_COMMAND_call) continue;
+    struct nacre_kernel_view kernel;
+    struct nacre_image_view image;
+    nacre_meta_kernel(model->container.meta, view->commands[i].target, &kernel);
+    nacre_meta_image(model->container.meta, kernel.image, &image);
+    return image.machine == NACRE_MACHINE_CUDA;
+  }
+  return false;
+}
+
 nacre_status nacre_cuda_upload(struct nacre_model* model, struct nacre_text* why) {
   struct nacre_cuda_model* cuda = model->cuda;
   uint64_t total = 0;

@@ -5,10 +5,7 @@
 #include "formats/features.h"
 #include "formats/words.h"
 #include "runtime/block.h"
-#ifdef NACRE_CUDA
-#include "formats/device_image.h"
-#include "runtime/cuda.h"
-#endif
+#include "runtime/device.h"
 #include "runtime/os.h"
 
 static struct nacre_model* lay_out(struct nacre_block* block, const struct nacre_meta_view* counts,
@@ -101,20 +98,6 @@ static bool all_loaded(const struct nacre_model* model, const struct nacre_varia
   return true;
 }
 
-#ifdef NACRE_CUDA
-static bool runs_on_device(const struct nacre_model* model, const struct nacre_variant_view* view) {
-  for (uint32_t i = 0; i < view->command_count; ++i) {
-    if (view->commands[i].kind != NACRE_COMMAND_call) continue;
-    struct nacre_kernel_view kernel;
-    struct nacre_image_view image;
-    nacre_meta_kernel(model->container.meta, view->commands[i].target, &kernel);
-    nacre_meta_image(model->container.meta, kernel.image, &image);
-    return image.machine == NACRE_MACHINE_CUDA;
-  }
-  return false;
-}
-#endif
-
 static void raise(uint32_t* limit, uint32_t value) {
   if (value > *limit) *limit = value;
 }
@@ -163,9 +146,7 @@ static nacre_status read_entries(struct nacre_model* model, struct nacre_text* w
       nacre_meta_variant(model->container.meta, i, j, view);
       variant->entry = i;
       variant->loaded = all_loaded(model, view);
-#ifdef NACRE_CUDA
-      variant->cuda = runs_on_device(model, view);
-#endif
+      variant->cuda = nacre_cuda_runs(model, view);
       if (j) variant->shared = shared_records(view, &variant[-1].view);
       entry->by_shapes = entry->by_shapes && by_shapes(view);
       any = any || variant->loaded;
@@ -258,14 +239,10 @@ static nacre_status open_bytes(const void* bytes, size_t size, const nacre_open_
     model->weight_offsets[i] = weight.offset;
   }
   nacre_status status = load_images(model, why);
-#ifdef NACRE_CUDA
   if (!status) status = nacre_cuda_open(model, options, why);
-#endif
   if (!status) status = find_imports(model, options, why);
   if (!status) status = read_entries(model, why);
-#ifdef NACRE_CUDA
   if (!status) status = nacre_cuda_upload(model, why);
-#endif
   if (status)
     nacre_model_close(model);
   else
@@ -318,9 +295,7 @@ nacre_status nacre_model_open(const char* path, const nacre_open_options* option
 
 void nacre_model_close(nacre_model* model) {
   if (!model) return;
-#ifdef NACRE_CUDA
   nacre_cuda_close(model);
-#endif
   for (uint32_t i = 0; i < model->counts.image_count; ++i) nacre_image_unload(&model->images[i]);
   if (model->mapping_size) nacre_os_unmap(model->container.bytes, model->mapping_size);
   nacre_os_free(model);

@@ -14,9 +14,7 @@ struct nacre_model_variant {
   bool loaded;      // all code that it calls is there
   uint32_t shared;  // records that its row begins with as the row before it in the entry does
   bool binds;       // gives symbols their values while it runs
-#ifdef NACRE_CUDA
   bool cuda;        // its kernels run on the GPU
-#endif
 };
 
 struct nacre_model_entry {
@@ -46,9 +44,7 @@ struct nacre_model {
   uint64_t *state_offsets, *weight_offsets;
   struct nacre_model_entry* entries;
   struct nacre_model_variant* variants;
-#ifdef NACRE_CUDA
   struct nacre_cuda_model* cuda;  // NULL: no device, or nothing for it
-#endif
 };
 
 #endif

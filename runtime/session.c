@@ -5,9 +5,7 @@
 #include "formats/dtype.h"
 #include "formats/expr.h"
 #include "runtime/block.h"
-#ifdef NACRE_CUDA
-#include "runtime/cuda.h"
-#endif
+#include "runtime/device.h"
 #include "runtime/os.h"
 #include "runtime/recent.h"
 #include "runtime/shapes.h"
@@ -152,13 +150,13 @@ nacre_status nacre_session_make(const nacre_model* model, const nacre_session_op
   memset(s->state, 0, (size_t)model->state_bytes);
   nacre_session_reset(s);
   nacre_status status = nacre_team_start(s->team, s->threads, options->executor);
-#ifdef NACRE_CUDA
-  if (!status && model->cuda) {
+  if (!status) {
     status = nacre_cuda_session_make(s, options);
-    if (status) nacre_cuda_session_destroy(s);
-    if (status) nacre_team_stop(s->team);
+    if (status) {
+      nacre_cuda_session_destroy(s);
+      nacre_team_stop(s->team);
+    }
   }
-#endif
   if (status) {
     if (own) nacre_os_free(memory);
     return status;
@@ -170,9 +168,7 @@ nacre_status nacre_session_make(const nacre_model* model, const nacre_session_op
 void nacre_session_destroy(nacre_session* session) {
   if (!session) return;
   nacre_shapes_flush(session);
-#ifdef NACRE_CUDA
   nacre_cuda_session_destroy(session);
-#endif
   nacre_team_stop(session->team);
   if (session->owns_arena) nacre_os_free(session->arena);
   if (session->owns_memory) nacre_os_free(session);
@@ -244,26 +240,25 @@ static bool same_addresses(const nacre_session* s, const nacre_tensor* inputs, u
   return true;
 }
 
-#ifdef NACRE_CUDA
-// The host's arena holds nothing but copies of inputs that do not lie as the variant reads them.
-static nacre_status run_on_device(nacre_session* s, const nacre_tensor* inputs,
-                                  const nacre_buffer* outputs) {
+// Memory for the bound shapes, and the caller's.
+static nacre_status bind_memory(nacre_session* s, const nacre_tensor* inputs, uint32_t input_count,
+                                const nacre_buffer* outputs, uint32_t output_count) {
+  if (same_addresses(s, inputs, input_count, outputs, output_count)) return NACRE_OK;
+  s->addresses_valid = false;
+  nacre_status status = ensure_arena(s);
+  if (!status) status = nacre_bind_addresses(s, inputs, outputs);
+  s->addresses_valid = !status;
+  return status;
+}
+
+// For the device: the host's arena holds nothing but copies of inputs that do not lie as the variant reads them.
+static nacre_status bind_for_device(nacre_session* s, const nacre_tensor* inputs,
+                                    const nacre_buffer* outputs) {
   s->arena_used = s->scratch_size = 0;
   nacre_status status = s->staged_size ? ensure_arena(s) : NACRE_OK;
   if (!status && s->staged_size) status = nacre_cuda_can_stage(s, inputs);
-  if (!status) status = nacre_bind_check(s, inputs, outputs);
-  if (status) return status;
-  if (s->profile && s->profiled_variant != s->variant) nacre_profile_clear(s);
-  s->profiled_variant = s->variant;
-  if (s->staged_size) nacre_stage_in(s, inputs);
-  status = nacre_cuda_run(s, inputs, outputs);
-  if (status) return status;
-  if (s->staged_size) nacre_stage_out(s, inputs);
-  if (s->model->variants[s->variant].binds) nacre_bind_true_shapes(s);
-  if (s->shape_capacity) nacre_shapes_note(s);
-  return NACRE_OK;
+  return status ? status : nacre_bind_check(s, inputs, outputs);
 }
-#endif
 
 nacre_status nacre_run(nacre_session* s, uint32_t entry, const nacre_tensor* inputs,
                        uint32_t input_count, const nacre_buffer* outputs, uint32_t output_count) {
@@ -276,21 +271,14 @@ nacre_status nacre_run(nacre_session* s, uint32_t entry, const nacre_tensor* inp
                    (int64_t)wanted, (int64_t)output_count);
     return NACRE_BAD_ARGUMENT;
   }
-#ifdef NACRE_CUDA
-  if (s->model->variants[s->variant].cuda) return run_on_device(s, inputs, outputs);
-  if (s->model->cuda) nacre_cuda_state_to_host(s);
-#endif
-  if (!same_addresses(s, inputs, input_count, outputs, output_count)) {
-    s->addresses_valid = false;
-    status = ensure_arena(s);
-    if (!status) status = nacre_bind_addresses(s, inputs, outputs);
-    if (status) return status;
-    s->addresses_valid = true;
-  }
+  bool device = nacre_cuda_has_variant(s);
+  if (!device) nacre_cuda_state_to_host(s);
+  status = device ? bind_for_device(s, inputs, outputs) : bind_memory(s, inputs, input_count, outputs, output_count);
+  if (status) return status;
   if (s->profile && s->profiled_variant != s->variant) nacre_profile_clear(s);
   s->profiled_variant = s->variant;
   if (s->staged_size) nacre_stage_in(s, inputs);
-  status = nacre_program_run(s);
+  status = device ? nacre_cuda_run(s, inputs, outputs) : nacre_program_run(s);
   if (status) return status;
   if (s->staged_size) nacre_stage_out(s, inputs);
   if (s->model->variants[s->variant].binds) nacre_bind_true_shapes(s);

@@ -101,9 +101,7 @@ struct nacre_session {
   struct nacre_shape_count* shape_counts;
   int64_t* shape_symbols;
 
-#ifdef NACRE_CUDA
   struct nacre_cuda_session* cuda;  // NULL: the model has nothing for a device
-#endif
 
   char message[384];
 };
@@ -126,11 +124,9 @@ void nacre_bind_true_shapes(nacre_session* session);
 nacre_status nacre_bind_addresses(nacre_session* session, const nacre_tensor* inputs,
                                   const nacre_buffer* outputs);
 
-#ifdef NACRE_CUDA
 // Are the caller's tensors as large and as aligned as they must be?
 nacre_status nacre_bind_check(nacre_session* session, const nacre_tensor* inputs,
                               const nacre_buffer* outputs);
-#endif
 
 // Walks the program of the bound variant on all threads. NACRE_DATA_ERROR with a message, or
 // NACRE_OK.

@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "formats/checksum.h"
-#ifdef NACRE_CUDA
-#include "runtime/cuda.h"
-#endif
+#include "runtime/device.h"
 #include "runtime/os.h"
 #include "runtime/session.h"
 
@@ -20,18 +18,9 @@ struct header {
 };
 static const char kMagic[8] = "nacreST";
 
-// The bytes in the host's memory are those that count.
-static void to_host(nacre_session* session) {
-#ifdef NACRE_CUDA
-  if (session->model->cuda) nacre_cuda_state_to_host(session);
-#else
-  (void)session;
-#endif
-}
-
 void* nacre_session_state(nacre_session* session, uint32_t state) {
   if (state >= session->model->counts.state_count) return NULL;
-  to_host(session);
+  nacre_cuda_state_to_host(session);
   return session->state + session->model->state_offsets[state];
 }
 
@@ -48,7 +37,7 @@ nacre_status nacre_session_seed(nacre_session* session, uint64_t seed) {
 
 void nacre_session_reset(nacre_session* session) {
   const nacre_model* model = session->model;
-  to_host(session);
+  nacre_cuda_state_to_host(session);
   for (uint32_t i = 0; i < model->counts.state_count; ++i) {
     struct nacre_state_view state;
     struct nacre_weight_view weight;
@@ -91,7 +80,7 @@ static nacre_status refuse(nacre_session* s, nacre_status status, const char* pa
 }
 
 nacre_status nacre_session_save(nacre_session* s, const char* path) {
-  to_host(s);
+  nacre_cuda_state_to_host(s);
   struct header h = header_of(s->model, s->state);
   s->message[0] = 0;
   const char* why = nacre_os_write(path, &h, sizeof h, s->state, (size_t)s->model->state_bytes);
@@ -109,7 +98,7 @@ nacre_status nacre_session_load(nacre_session* s, const char* path) {
     struct header expected = header_of(s->model, bytes + sizeof expected);
     good = !memcmp(&expected, bytes, sizeof expected);
   }
-  if (good) to_host(s);
+  if (good) nacre_cuda_state_to_host(s);
   if (good) memcpy(s->state, bytes + sizeof(struct header), (size_t)s->model->state_bytes);
   nacre_os_unmap(bytes, size);
   return good ? NACRE_OK

@@ -126,6 +126,7 @@ STUB CUresult cuModuleGetFunction(CUfunction* result, CUmodule, const char* name
   functions[name].name = name;
   return *result = &functions[name], 0;
 }
+STUB CUresult cuFuncSetAttribute(CUfunction, int, int) { return begin("cuFuncSetAttribute"); }
 STUB CUresult cuMemAlloc_v2(CUdeviceptr* result, size_t size) {
   if (CUresult error = begin("cuMemAlloc")) return error;
   ++stub.figures.blocks;

@@ -3,6 +3,7 @@
 #include <nacre/cuda.h>
 
 #include "formats/device_image.h"
+#include "runtime/cuda_driver.h"
 #include "tests/unit/runtime/cuda_driver_stub.h"
 #include "tests/unit/runtime/fixture.h"
 
@@ -30,7 +31,12 @@ std::vector<uint8_t> device_image(uint32_t kernels, uint32_t capability = 90) {
   std::vector<uint8_t> bytes(sizeof head + kernels * sizeof(nacre_device_kernel) + 4 + 4);
   std::memcpy(bytes.data(), &head, sizeof head);
   for (uint32_t i = 0; i < kernels; ++i) {
-    const nacre_device_kernel kernel{bytes.size() - 4, 0, 4, 0, 128, 2, 0, 1};
+    nacre_device_kernel kernel{};
+    kernel.cubin = bytes.size() - 4;
+    kernel.cubin_size = 4;
+    kernel.threads = 128;
+    kernel.operands = 2;
+    kernel.node_count = 1;
     std::memcpy(bytes.data() + sizeof head + i * sizeof kernel, &kernel, sizeof kernel);
   }
   const uint32_t node = 2;
@@ -61,6 +67,14 @@ struct Call {
   nacre_tensor in;
   nacre_buffer out;
 };
+
+TEST(Cuda, TheStandInHasWhatTheRuntimeAsksFor) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr);
+#define X(name, symbol, parameters) EXPECT_NE(dlsym(library, #symbol), nullptr) << #symbol;
+  NACRE_CUDA_FUNCTIONS(X)
+#undef X
+}
 
 TEST(Cuda, CopiesWhatLiesInTheHostsMemory) {
   Opened opened(device_artifact());
