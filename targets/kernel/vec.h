@@ -129,7 +129,15 @@ NACRE_INLINE vf load_strided(const float* p, isize stride, int n) {
 
 #if NACRE_FMA
 NACRE_INLINE float fma(float a, float b, float c) { return __builtin_elementwise_fma(a, b, c); }
+#if defined(__riscv) && !defined(__riscv_vector)
+// LLVM 19 says that it cannot tell what a splat costs here, and then unrolls no loop that has one.
+NACRE_INLINE vf fma(vf a, vf b, vf c) {
+  NACRE_UNROLL for (int i = 0; i < VL; ++i) c[i] = fma(float(a[i]), float(b[i]), float(c[i]));
+  return c;
+}
+#else
 NACRE_INLINE vf fma(vf a, vf b, vf c) { return __builtin_elementwise_fma(a, b, c); }
+#endif
 #else
 NACRE_INLINE float fma(float a, float b, float c) { return a * b + c; }
 NACRE_INLINE vf fma(vf a, vf b, vf c) { return a * b + c; }
