@@ -367,13 +367,17 @@ Action add_compile(CLI::App& app) {
                    "bytes of code for variants that pay although nobody asked for them: size 1, whole "
                    "vectors, the sample's sizes; default: none")
       ->type_name("BYTES");
+  // A variable of a script that is not set must not stand for no limit.
+  const CLI::Validator said([](std::string& text) { return std::string(text.empty() ? "write a number of bytes, such as 20000, 64K or 2M" : ""); }, "");
   verb->add_option("--memory-limit", command->memory_limit,
                    "bytes (or 64K, 2M) of arena and scratch that each variant may take with one thread, beside the "
                    "caller's inputs and outputs: layers are reordered and computed in parts until it fits; least: as "
                    "few as can be found")
+      ->check(said)
       ->type_name("BYTES");
   verb->add_option("--flash-limit", command->flash_limit,
                    "bytes (or 64K, 2M) that code, weights and tables may take together")
+      ->check(said)
       ->type_name("BYTES");
   verb->add_option("--target", command->target,
                    "native (default) or a name that `nacre targets` lists; several, separated by commas, "

@@ -287,14 +287,14 @@ class EntryWriter {
 
 }  // namespace
 
-LibraryPlan plan_library(const formats::Artifact& artifact, const std::string& name, std::vector<std::string> kernels) {
+LibraryPlan plan_library(const formats::Artifact& artifact, const std::string& name, std::vector<std::string> kernels, int64_t alignment) {
   LibraryPlan plan{name, std::move(kernels), {}, 0, 0};
   for (const formats::Import& import : artifact.imports)
     fail(ErrorKind::unsupported, "the model calls {}, which only an application can compute: a static library has no place for that yet",
          import.name);
   for (const formats::State& state : artifact.states) {
     plan.state_offsets.push_back(plan.state_bytes);
-    plan.state_bytes += aligned(static_cast<int64_t>(state.size_bytes));
+    plan.state_bytes += (static_cast<int64_t>(state.size_bytes) + alignment - 1) / alignment * alignment;
   }
   for (const formats::Entry& entry : artifact.entries) plan.arena_bytes = std::max(plan.arena_bytes, buffer_bytes(entry) + scratch_bytes(entry));
   return plan;

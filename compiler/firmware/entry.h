@@ -20,8 +20,9 @@ struct LibraryPlan {
   int64_t arena_bytes = 0;  // of the entry that needs most, with what its kernels need beside their buffers
 };
 
-// Error{unsupported} names what a library cannot have: an arena without upper limit, a function of the application.
-LibraryPlan plan_library(const formats::Artifact& artifact, const std::string& name, std::vector<std::string> kernels);
+// `alignment`: of each state. Error{unsupported} names what a library cannot have: an arena without upper limit, a function of the
+// application.
+LibraryPlan plan_library(const formats::Artifact& artifact, const std::string& name, std::vector<std::string> kernels, int64_t alignment);
 
 // The symbol of a weight's data.
 std::string weight_symbol(const LibraryPlan& plan, uint32_t weight);

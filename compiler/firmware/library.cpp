@@ -90,7 +90,7 @@ StaticLibrary make_library(const CompiledModel& model, const std::string& name, 
   StaticLibrary library;
   std::vector<std::string> kernels;
   for (const Source& source : model.sources) kernels.push_back(source.name);
-  library.plan = plan_library(artifact, name, kernels);
+  library.plan = plan_library(artifact, name, kernels, target.alignment);
   library.signatures = signatures(artifact, name);
 
   std::vector<Source> sources = model.sources;

@@ -297,6 +297,7 @@ def test_limits_of_memory_and_flash(bench):
     bench.refuses("compile", *again, "--memory-limit", 1000, says=(" bytes of memory (", "more than the limit of 1,000", "most lives in ", "container.py:259)"))
     bench.refuses("compile", *again, "--flash-limit", "90K", says=("more than the limit of 92,160", "weights (", "code of ", "weight "))
     bench.refuses("compile", *again, "--memory-limit", "64Q", says=("64Q", "64K or 2M"))
+    bench.refuses("compile", *again, "--memory-limit", "", says=("--memory-limit", "64K or 2M"))
     assert not (folder / "no.nacre").exists()
 
 

@@ -81,7 +81,7 @@ TEST(Signature, IdentifiersAreThoseOfC) {
 
 TEST(EntryFunction, ChecksSizesThatTheCallChooses) {
   const formats::Artifact artifact = sized();
-  const LibraryPlan plan = plan_library(artifact, "net", {});
+  const LibraryPlan plan = plan_library(artifact, "net", {}, 64);
   const std::string text = entry_function(artifact, artifact.entries[0], signatures(artifact, "net")[0], plan);
   EXPECT_NE(text.find("if (nodes[0] < 1 || nodes[0] > 8) return 5;"), std::string::npos) << text;
   EXPECT_NE(text.find("if (!(n4 >= 3 && n4 <= 17)) return 5;"), std::string::npos) << text;
@@ -91,15 +91,25 @@ TEST(EntryFunction, ChecksSizesThatTheCallChooses) {
 TEST(EntryFunction, RefusesMemoryWithoutALimit) {
   formats::Artifact artifact = sized();
   artifact.entries[0].variants[0].arena_size = Size::node(4);
-  EXPECT_THROW(plan_library(artifact, "net", {}), Error);
+  EXPECT_THROW(plan_library(artifact, "net", {}, 64), Error);
   artifact.entries[0].variants[0].arena_bound = 100;
-  EXPECT_EQ(plan_library(artifact, "net", {}).arena_bytes, 128);
+  EXPECT_EQ(plan_library(artifact, "net", {}, 64).arena_bytes, 128);
+}
+
+TEST(EntryFunction, StatesLieAsCloseAsTheTargetAligns) {
+  formats::Artifact artifact = sized();
+  artifact.states = {{"a", NACRE_u8, {3}, 3, -1}, {"b", NACRE_i64, {2}, 16, -1}, {"c", NACRE_f32, {}, 4, -1}};
+  const LibraryPlan small = plan_library(artifact, "net", {}, 8), large = plan_library(artifact, "net", {}, 64);
+  EXPECT_EQ(small.state_offsets, (std::vector<int64_t>{0, 8, 24}));
+  EXPECT_EQ(small.state_bytes, 32);
+  EXPECT_EQ(large.state_offsets, (std::vector<int64_t>{0, 64, 128}));
+  EXPECT_EQ(large.state_bytes, 192);
 }
 
 TEST(EntryFunction, RefusesFunctionsOfTheApplication) {
   formats::Artifact artifact = sized();
   artifact.imports.push_back({"mylib::scale", "{}", 1});
-  EXPECT_THROW(plan_library(artifact, "net", {}), Error);
+  EXPECT_THROW(plan_library(artifact, "net", {}, 64), Error);
 }
 
 TEST(NodeValues, AreTheRuntimes) {
