@@ -10,7 +10,7 @@
 #           dynamic (--all: every one), inputs that lie in special ways, and dynamic models with a variant for each size
 # targets   the runtime for aarch64, riscv64 and 32-bit Arm, its size, its tests (the verifier's among them) on 32-bit Arm, small
 #           models on each target that is not this machine's, and static libraries for microcontrollers, alone and in
-#           examples/firmware, under QEMU (--all: every model of the bench on cortex-a78ae and rv64gcv, and more on the others; hours)
+#           examples/firmware, under QEMU (--all: every model of the bench on cortex-a78ae and rv64gcv, and more on the others)
 # zoo       a few whole models of torchvision, timm and transformers, compiled and run; --all: the 90 of tests/models/whole_models.txt,
 #           and what ../shared/conformance/zoo_models.txt names besides where it lies there
 # random    random programs beside PyTorch (tests/operators/random_graphs.py): a fixed sample, or for NACRE_RANDOM_SECONDS from NACRE_RANDOM_SEED (1)
