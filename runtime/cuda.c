@@ -124,27 +124,40 @@ static size_t parameter_count(const nacre_session* s, const struct nacre_command
   return (size_t)c->operand_count + kernel_of(s, c)->node_count + 4;
 }
 
+// Writes the next word; true if it was another.
+static bool put(uint64_t** to, uint64_t value) {
+  bool other = **to != value;
+  *(*to)++ = value;
+  return other;
+}
+
 static void set_parameters(nacre_session* s, uint32_t number) {
   const struct nacre_variant_view* v = nacre_session_view(s);
   const struct nacre_command* c = &v->commands[number];
   const struct nacre_cuda_kernel* k = kernel_of(s, c);
   uint64_t* to = s->cuda->launched[number];
-  for (uint32_t i = 0; i < c->operand_count; ++i) *to++ = s->cuda->slots[v->operands[c->first_operand + i]];
-  for (uint32_t i = 0; i < k->node_count; ++i) *to++ = (uint64_t)s->nodes[k->nodes[i]];
-  *to++ = s->cuda->status_there;
-  *to++ = number;
-  *to++ = s->cuda->scratch;
-  *to = s->cuda->counters;
+  bool changed = false;
+  for (uint32_t i = 0; i < c->operand_count; ++i) changed |= put(&to, s->cuda->slots[v->operands[c->first_operand + i]]);
+  for (uint32_t i = 0; i < k->node_count; ++i) changed |= put(&to, (uint64_t)s->nodes[k->nodes[i]]);
+  changed |= put(&to, s->cuda->status_there);
+  changed |= put(&to, number);
+  changed |= put(&to, s->cuda->scratch);
+  changed |= put(&to, s->cuda->counters);
+  changed |= put(&to, blocks_of(s, c));
+  s->cuda->changed[number] |= changed;
 }
 
 static void all_parameters(nacre_session* s) {
   const struct nacre_variant_view* v = nacre_session_view(s);
   uint64_t* next = s->cuda->parameters;
+  bool others = s->cuda->parameters_variant != s->variant;
+  s->cuda->parameters_variant = s->variant;
   for (uint32_t i = 0; i < v->command_count; ++i) {
     if (v->commands[i].kind != NACRE_COMMAND_call) continue;
     s->cuda->launched[i] = next;
-    next += parameter_count(s, &v->commands[i]);
+    next += parameter_count(s, &v->commands[i]) + 1;
     set_parameters(s, i);
+    s->cuda->changed[i] |= others;
   }
 }
 
@@ -203,9 +216,10 @@ static CUresult update_graph(nacre_session* s) {
     CUkernelParams p = {.function = k->function, .grid_x = blocks_of(s, c), .grid_y = 1, .grid_z = 1, .block_x = k->threads, .block_y = 1, .block_z = 1, .shared_bytes = k->shared_bytes, .extra = extra};
     if (anew) {
       result = add_kernel(s, &cuda->graph_nodes[i], before, &p);
-    } else {
+    } else if (cuda->changed[i]) {
       result = d->cuGraphExecKernelNodeSetParams(cuda->exec, cuda->graph_nodes[i], &p);
     }
+    cuda->changed[i] = false;
     before = cuda->graph_nodes[i];
   }
   if (anew && !result) result = d->cuGraphInstantiate(&cuda->exec, cuda->graph, 0);
@@ -463,14 +477,14 @@ nacre_status nacre_cuda_session_make(nacre_session* s, const nacre_session_optio
       size_t own = 0;
       if (!variant->cuda || !variant->loaded) continue;
       for (uint32_t k = 0; k < variant->view.command_count; ++k)
-        if (variant->view.commands[k].kind == NACRE_COMMAND_call) own += parameter_count(s, &variant->view.commands[k]);
+        if (variant->view.commands[k].kind == NACRE_COMMAND_call) own += parameter_count(s, &variant->view.commands[k]) + 1;
       if (own > parameters) parameters = own;
       if (variant->view.slot_count > slots) slots = variant->view.slot_count;
     }
   struct nacre_cuda_session* cuda = calloc(1, sizeof *cuda);
   if (!cuda) return NACRE_OUT_OF_MEMORY;
   s->cuda = cuda;
-  cuda->graph_variant = NACRE_NONE;
+  cuda->graph_variant = cuda->parameters_variant = NACRE_NONE;
   cuda->inputs = calloc(most->inputs + 1u, sizeof *cuda->inputs);
   cuda->outputs = calloc(most->outputs + 1u, sizeof *cuda->outputs);
   cuda->input_here = calloc(most->inputs + 1u, sizeof *cuda->input_here);
@@ -479,8 +493,9 @@ nacre_status nacre_cuda_session_make(nacre_session* s, const nacre_session_optio
   cuda->launched = calloc(most->commands + 1u, sizeof *cuda->launched);
   cuda->graph_nodes = calloc(most->commands + 1u, sizeof *cuda->graph_nodes);
   cuda->parameters = calloc(parameters + 1, sizeof *cuda->parameters);
+  cuda->changed = calloc(most->commands + 1u, sizeof *cuda->changed);
   if (!cuda->inputs || !cuda->outputs || !cuda->input_here || !cuda->output_here || !cuda->slots || !cuda->launched ||
-      !cuda->graph_nodes || !cuda->parameters)
+      !cuda->graph_nodes || !cuda->parameters || !cuda->changed)
     return NACRE_OUT_OF_MEMORY;
   CUcontext none;
   CUresult result = d->cuCtxPushCurrent(model->cuda->context);
@@ -525,6 +540,7 @@ void nacre_cuda_session_destroy(nacre_session* s) {
   free(cuda->launched);
   free(cuda->graph_nodes);
   free(cuda->parameters);
+  free(cuda->changed);
   free(cuda);
   s->cuda = NULL;
 }

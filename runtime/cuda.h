@@ -39,7 +39,9 @@ struct nacre_cuda_session {
   bool *input_here, *output_here; // it is the caller's own
   CUdeviceptr* slots;             // by slot
   void** launched;                // by command: where its parameters begin
-  uint64_t* parameters;           // of all commands
+  uint64_t* parameters;           // of all commands, each with the number of its blocks behind
+  bool* changed;                  // by command: since the graph was told
+  uint32_t parameters_variant;    // whose they are
   uint64_t* status;               // in host memory that the device sees, and its address there
   CUdeviceptr status_there;
   bool state_there;               // the device's state is newer than the host's

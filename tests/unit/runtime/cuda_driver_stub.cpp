@@ -207,6 +207,7 @@ STUB CUresult cuGraphInstantiateWithFlags(CUgraphExec* result, CUgraph graph, un
   return *result = new CUgraphExec_st{graph->launches}, begin("cuGraphInstantiate");
 }
 STUB CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUkernelParams* p) {
+  ++stub.figures.told;
   exec->launches[node->number].words = words_of(p->extra);
   return begin("cuGraphExecKernelNodeSetParams");
 }

@@ -110,6 +110,21 @@ TEST(Cuda, OneGraphServesAllShapesAndPlaces) {
   EXPECT_EQ(figures().graphs - graphs, 1);
 }
 
+TEST(Cuda, OnlyKernelsThatSeeAnotherPlaceAreTold) {
+  Opened opened(device_artifact());
+  Call first(4), second(4, 5);
+  first.move_to_device();
+  second.out = first.out;  // as two images that are computed in turn
+  second.in.data = there(second.in.data);
+  ASSERT_EQ(first.run(opened.session), NACRE_OK) << opened.message();
+  const int before = figures().told;
+  ASSERT_EQ(second.run(opened.session), NACRE_OK) << opened.message();
+  EXPECT_EQ(figures().told - before, 1);
+  EXPECT_EQ(first.y, std::vector<float>(16, 20.f));
+  ASSERT_EQ(second.run(opened.session), NACRE_OK) << opened.message();
+  EXPECT_EQ(figures().told - before, 1);
+}
+
 TEST(Cuda, QueuesCallsOnTheCallersStream) {
   void* stream = stub_function<decltype(nacre_cuda_stub_stream)>("nacre_cuda_stub_stream")();
   {
