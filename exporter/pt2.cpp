@@ -146,6 +146,10 @@ void Loader::read(const json& file, const std::string& model) {
       told |= output.kind == kind && output.target == input.target;
     if (!told) program_.graph.outputs.push_back({ValueRef{input.value}, kind, input.target});
   }
+  // A parameter or constant that the program writes is state like a buffer.
+  for (const GraphOutput& output : program_.graph.outputs)
+    for (GraphInput& input : program_.graph.inputs)
+      if (output.kind == OutputKind::buffer_mutation && input.kind != InputKind::user && input.target == output.target) input.kind = InputKind::buffer;
   std::stable_sort(program_.graph.outputs.begin(), program_.graph.outputs.end(),
                    [](const GraphOutput& a, const GraphOutput& b) { return a.kind < b.kind; });
 }

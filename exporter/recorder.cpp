@@ -351,10 +351,11 @@ bool Recorder::changed(const at::Tensor& before, const at::Tensor& after) {
 
 void Recorder::add_writes() {
   std::vector<GraphOutput> of_inputs;
-  for (const GraphInput& input : program_.graph.inputs) {
+  for (GraphInput& input : program_.graph.inputs) {
     auto found = inputs_.find(input.value);
     if (found == inputs_.end() || found->second.first._version() == found->second.second || written_.contains(input.target)) continue;
     const bool user = input.kind == InputKind::user;
+    if (!user) input.kind = InputKind::buffer;
     (user ? of_inputs : program_.graph.outputs)
         .push_back({ValueRef{input.value}, user ? OutputKind::input_mutation : OutputKind::buffer_mutation, input.target});
   }

@@ -7,6 +7,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/support/error.h"
 #include "exporter/archive.h"
@@ -107,11 +108,12 @@ Program load_torchscript(const std::filesystem::path& path, const std::string& m
     fail(ErrorKind::user, "TorchScript has no shapes, so every argument needs an example (--example): {} are given for {}", examples.size(),
          fmt::format("{}", c10::toString(method->function().getSchema())));
 
+  std::set<std::string> written;  // parameters that the method writes to: state, on which no decision is taken
   const auto trace = [&](const std::map<std::string, IValue>& state, std::vector<Attribute>& attributes) {
     Program traced;
     traced.graph.name = name;
     const jit::Module copy = root.deepcopy();  // a call writes to buffers
-    TorchScriptTracer tracer(copy, state, traced);
+    TorchScriptTracer tracer(copy, state, written, traced);
     try {
       tracer.run(submodule(copy, owner).get_method(name), examples);
     } catch (const c10::Error& error) {
@@ -122,6 +124,10 @@ Program load_torchscript(const std::filesystem::path& path, const std::string& m
   };
   std::vector<Attribute> first, later;
   Program program = trace({}, first);
+  for (const auto& parameter : root.named_parameters())
+    for (const GraphOutput& output : program.graph.outputs)
+      if (output.kind == OutputKind::buffer_mutation && output.target == parameter.name) written.insert(parameter.name);
+  if (!written.empty()) program = trace({}, first);
   if (settled(first)) return program;
 
   std::map<std::string, IValue> zeros;

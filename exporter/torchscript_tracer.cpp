@@ -63,8 +63,9 @@ IValue as_ivalue(const Example& example, const c10::TypePtr& type) {
   return c10::ivalue::Tuple::create(std::move(items));
 }
 
-TorchScriptTracer::TorchScriptTracer(const jit::Module& module, const std::map<std::string, IValue>& state, Program& program)
-    : program_(program), recorder_(program) {
+TorchScriptTracer::TorchScriptTracer(const jit::Module& module, const std::map<std::string, IValue>& state,
+                                     const std::set<std::string>& written, Program& program)
+    : program_(program), recorder_(program), written_(written) {
   own_attributes(module._ivalue(), "");
   for (const auto& [object, path] : objects_) {
     for (size_t slot = 0; slot < object->type()->numAttributes(); ++slot) {
@@ -91,7 +92,7 @@ void TorchScriptTracer::own_attributes(const ObjectPtr& object, const std::strin
     if (value.isObject()) {
       own_attributes(value.toObject(), name);
     } else {
-      own_tensors(value, name, type->is_parameter(i) ? InputKind::parameter : InputKind::buffer);
+      own_tensors(value, name, type->is_parameter(i) && !written_.contains(name) ? InputKind::parameter : InputKind::buffer);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -32,8 +33,8 @@ c10::IValue as_ivalue(const Example& example, const c10::TypePtr& type);
 
 class TorchScriptTracer {
  public:
-  // `state` has values of attributes, by path, in place of the module's own.
-  TorchScriptTracer(const torch::jit::Module& module, const std::map<std::string, c10::IValue>& state, Program& program);
+  // `state` has values of attributes, by path, in place of the module's own; `written` names the parameters that are state, too.
+  TorchScriptTracer(const torch::jit::Module& module, const std::map<std::string, c10::IValue>& state, const std::set<std::string>& written, Program& program);
 
   // Error{user} where the examples do not fit or the model raises; Error{unsupported} for a decision on data that has no
   // graph: of shapes that differ, of lists that grow.
@@ -99,6 +100,7 @@ class TorchScriptTracer {
 
   Program& program_;
   Recorder recorder_;
+  const std::set<std::string>& written_;
   std::unordered_map<const c10::ivalue::Object*, std::string> objects_;  // the module's, with their paths
   std::map<Slot, c10::IValue> overlay_;
   std::vector<Attribute> attributes_;

@@ -1,5 +1,5 @@
 """Exports small modules whose inputs lie or are arranged in special ways: channels-last, with other strides, overlapping,
-nested in lists and dataclasses.
+nested in lists and dataclasses; or whose parameters are written to.
 
     python inputs.py --out DIR [--only NAME,NAME]
 
@@ -100,12 +100,31 @@ def nested():
     return export.Program(Nested(), {"set_0": [arguments(4)]})
 
 
+class Rescaled(torch.nn.Module):
+    """A parameter that each call writes to, as RWKV's blocks do, is state."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(1, 2, 3))
+        self.fixed = torch.nn.Parameter(torch.linspace(-1, 1, 3))
+
+    def forward(self, x):
+        self.weight.div_(2).add_(self.fixed)
+        return x * self.weight
+
+
+def rescaled():
+    calls = [(torch.linspace(-1, 1, 6).view(2, 3) * step,) for step in (1, 2, 3)]
+    return export.Program(Rescaled(), {"set_0": calls[:1], "sequence": calls})
+
+
 # name: (what makes the Program, variants, inputs that share memory in the last set)
 CASES = {
     "channels_last": (channels_last, ["x: [_, 3, 32, 32] channels_last", "x: [4, 3, 32, 32]"], None),
     "strides": (strides, ["x: [7, 4]"], None),
     "overlap": (overlap, ["x: [3, 4]"], [0, 1]),
     "nested": (nested, [], None),
+    "rescaled": (rescaled, [], None),
 }
 
 

@@ -46,6 +46,20 @@ TEST_F(TorchScript, WritesToBuffersInPlace) {
   EXPECT_EQ(program.graph.outputs[1].target, "total");
 }
 
+TEST_F(TorchScript, TakesAParameterThatIsWrittenForState) {
+  jit::Module m = module(R"(
+def forward(self, x):
+    self.weight.mul_(0.5)
+    return x * self.weight if bool(self.weight.sum() > 20) else x - self.weight
+)");
+  const Program program = load({tensor({3, 4})});
+  const at::Tensor result = m.forward({aten::borrow(tensor({3, 4}).tensor)}).toTensor();
+  expect_same(program, {result, m.attr("weight").toTensor()});
+  EXPECT_EQ(program.graph.outputs[1].kind, OutputKind::buffer_mutation);
+  EXPECT_EQ(program.graph.inputs[1].kind, InputKind::buffer);
+  EXPECT_EQ(program.graph.subgraphs.size(), 2u) << print(program.graph);
+}
+
 TEST_F(TorchScript, WritesToInputsInPlace) {
   module("def forward(self, x):\n    x.add_(1)\n    return x.clone()\n");
   const Program program = load({tensor({2, 3})});
