@@ -461,6 +461,7 @@ CompiledModel compile(std::vector<Method> methods, const CompileOptions& options
   const std::vector<const Target*> targets = find_targets(options.target);
   if (!options.library.empty()) {
     if (targets.size() > 1) fail(ErrorKind::user, "a static library is for one target");
+    if (targets[0]->compute_capability) fail(ErrorKind::user, "a static library is for a processor, and {} is a GPU", targets[0]->name);
     if (!options.variants.empty() || options.code_budget) fail(ErrorKind::user, "a static library has one form of each entry, and takes no variants");
   } else {
     for (const Target* target : targets)

@@ -193,6 +193,7 @@ struct LibraryFiles {
 LibraryFiles library_files(const std::string& output) {
   fs::path base = output;
   if (base.extension() == ".o" || base.extension() == ".h") base.replace_extension();
+  if (base.filename().empty()) fail(ErrorKind::user, "'{}' is no name for a library: -o NAME, for NAME.o and NAME.h", output);
   return {base.string() + ".o", base.string() + ".h", identifier(base.filename().string())};
 }
 

@@ -128,8 +128,11 @@ def test_what_is_refused(options, folder):
             (["--target", "cortex-m4", "--emit", "artifact"], "--emit static"),
             (["--target", "aarch64,rv64gc", "--emit", "static"], "for one target"),
             (["--target", "native", "--emit", "static", "--variant", "input: [1, 1, 49, 10]"], "no variants"),
+            (["--target", "cuda-sm_90", "--emit", "static"], "cuda-sm_90 is a GPU"),
+            (["--target", "native", "--emit", "static", "-o", ""], "no name for a library"),
             (["--target", "native", "--emit", "shared"], "shared")):
-        done = subprocess.run([options.tool, "compile", "--quiet", *more, options.cases / "ds_cnn/model.pt2", "-o", folder / "refused"], capture_output=True, text=True)
+        place = [] if "-o" in more else ["-o", folder / "refused"]
+        done = subprocess.run([options.tool, "compile", "--quiet", *more, options.cases / "ds_cnn/model.pt2", *place], cwd=folder, capture_output=True, text=True)
         assert done.returncode != 0 and says in done.stderr, done.stderr
         assert not (folder / "refused.o").exists()
 
@@ -158,6 +161,7 @@ def main():
     parser.add_argument("--tool", type=Path, required=True)
     parser.add_argument("--cases", type=Path, required=True)
     options = parser.parse_args()
+    options.tool, options.cases = options.tool.resolve(), options.cases.resolve()  # some run elsewhere
     def in_folder(test):
         with tempfile.TemporaryDirectory() as folder:
             test(options, Path(folder))
