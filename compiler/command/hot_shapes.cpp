@@ -12,7 +12,11 @@ namespace nacre {
 
 // "12 calls by variant 0: forward/x: [4, 3, 224, 224]"
 std::vector<VariantRequest> hot_shapes(const std::filesystem::path& path, std::size_t most) {
-  std::map<std::string, std::uint64_t> calls;
+  struct Shapes {
+    std::uint64_t calls = 0;
+    VariantRequest request;
+  };
+  std::map<std::string, Shapes> shapes;
   std::uint64_t total = 0;
   std::istringstream lines(read_file(path));
   std::size_t number = 0;
@@ -28,16 +32,25 @@ std::vector<VariantRequest> hot_shapes(const std::filesystem::path& path, std::s
       fail(ErrorKind::user, "{}:{} is not what a session writes about its shapes", path.string(), number);
     total += count;
     // Without an input of other sizes there is nothing to be special about.
-    if (!line.ends_with('/')) calls[line.substr(colon + 2)] += count;
+    if (line.ends_with('/')) continue;
+    const auto [found, added] = shapes.try_emplace(line.substr(colon + 2));
+    found->second.calls += count;
+    if (!added) continue;
+    try {
+      found->second.request = parse_variant(found->first);
+    } catch (const Error& problem) {
+      fail(problem.kind, "{}:{}: {}", path.string(), number, problem.what());
+    }
   }
-  std::vector<std::pair<std::string, std::uint64_t>> sorted(calls.begin(), calls.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<Shapes> sorted;
+  for (auto& [text, found] : shapes) sorted.push_back(std::move(found));
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.calls > b.calls; });
   std::vector<VariantRequest> requests;
   std::uint64_t covered = 0;
-  for (const auto& [text, count] : sorted) {
+  for (Shapes& found : sorted) {
     if (requests.size() == most || covered * 10 >= total * 9) break;
-    requests.push_back(parse_variant(text));
-    covered += count;
+    requests.push_back(std::move(found.request));
+    covered += found.calls;
   }
   return requests;
 }

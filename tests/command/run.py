@@ -179,6 +179,10 @@ def test_variants_beside_the_general_one(bench):
     variants = json.loads(bench.works("inspect", artifact, "--json").out)["entries"][0]["variants"]
     assert len(variants) == 3, [v["name"] for v in variants]
     bench.refuses("compile", case / "model.pt2", "-o", artifact, "--shapes", case / "case.json", says=("case.json:1",))
+    damaged = folder / "damaged.txt"
+    damaged.write_text(recorded.read_text() + "1 calls by variant 0: forward/x: [2x, 3]\n")
+    line = len(recorded.read_text().splitlines()) + 1
+    bench.refuses("compile", case / "model.pt2", "-o", artifact, "--shapes", damaged, says=(f"damaged.txt:{line}: ", "'forward/x: [2x, 3]' is no variant"))
     bench.refuses("compile", case / "model.pt2", "-o", artifact, "--variant", f"{name}: [65, 640]", says=("[1, 64]",))
     bench.refuses("compile", case / "model.pt2", "-o", artifact, "--variant", "other: [1, 640]", says=("other", name))
 
