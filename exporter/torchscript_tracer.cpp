@@ -305,6 +305,13 @@ void TorchScriptTracer::run_node(const jit::Node& node, Frame& frame) {
       frame[node.output()] = std::move(list);
       return;
     }
+    case c10::prim::ListUnpack: {
+      const c10::impl::GenericList list = in(0).toList();
+      if (list.size() != node.outputs().size())
+        fail_at(ErrorKind::user, place(node), "the examples do not fit the model: it takes a list of {} values apart, and this one has {}", node.outputs().size(), list.size());
+      for (size_t i = 0; i < list.size(); ++i) frame[node.outputs()[i]] = list.get(i);
+      return;
+    }
     case c10::prim::DictConstruct: {
       const auto& type = node.output()->type()->expectRef<c10::DictType>();
       c10::impl::GenericDict dict(type.getKeyType(), type.getValueType());

@@ -26,6 +26,20 @@ def forward(self, x, n: int):
   expect_same(tensors_only, {result[0].toTensor()});
 }
 
+TEST_F(TorchScript, TakesListsApart) {
+  jit::Module m = module(R"(
+def forward(self, x):
+    rows, columns = x.shape
+    a, b = x.split(2, 1)
+    c, d, e = x.unbind()
+    return a * rows + b * columns, c + d * e
+)");
+  const Program program = load({tensor({3, 4})});
+  const auto result = m.forward({aten::borrow(tensor({3, 4}).tensor)}).toTuple()->elements();
+  expect_same(program, {result[0].toTensor(), result[1].toTensor()});
+  EXPECT_NE(refusal({tensor({2, 4})}).find("takes a list of 3 values apart, and this one has 2"), std::string::npos) << refusal({tensor({2, 4})});
+}
+
 TEST_F(TorchScript, NamesWeightsAndPythonLines) {
   module("def forward(self, x):\n    return torch.linear(x, self.weight)\n");
   const Program program = load({tensor({2, 4})});
