@@ -65,6 +65,21 @@ Results bilinear(Call& c) {  // y[..., o] = sum x1[..., i] w[o, i, j] x2[..., j]
   return reshape(y, c.output_shape());
 }
 
+// What run_decompositions() makes of bilinear: the sum over some dims of a product of three, each with dims of size 1 put in.
+Results trilinear(Call& c) {
+  nacre_dtype dtype = c.output_dtype();
+  auto expanded = [&](const char* name, const char* dims) {
+    Tensor x = cast(c.tensor(name), compute_type(dtype));
+    Dims at = c.integers(dims);
+    std::sort(at.begin(), at.end());
+    for (int64_t dim : at) x = unsqueeze(x, dim);
+    return x;
+  };
+  Tensor product = expanded("i1", "expand1") * expanded("i2", "expand2") * expanded("i3", "expand3");
+  Dims summed = c.integers("sumdim");
+  return cast(summed.empty() ? product : sum(product, summed), dtype);
+}
+
 Results inner(Call& c) {
   Tensor a = c.tensor("self"), b = c.tensor("other");
   if (a.rank() == 0 || b.rank() == 0) return a * b;
@@ -482,6 +497,7 @@ constexpr Decomposition kTable[] = {
     {"ger.default", [](Call& c) -> Results { return outer(c.tensor("self"), c.tensor("vec2")); }},
     {"inner.default", inner},
     {"bilinear.default", bilinear},
+    {"_trilinear.default", trilinear},
     {"tensordot.default", tensordot},
     {"_grouped_mm.default", [](Call& c) { return grouped_matmul(c, "self", "mat2"); }},
     {"transformers.grouped_mm_fallback.default", [](Call& c) { return grouped_matmul(c, "input", "weight"); }},

@@ -129,3 +129,17 @@ class diagonals(nn.Module):
         turned = x * 2
         turned.transpose_(0, 1).swapaxes_(0, 1)[1:].t_().fill_diagonal_(-1)
         return x.clone().fill_diagonal_(0.5), part, turned, cube.clone().fill_diagonal_(3), (x * 3)[:, :2].fill_diagonal_(4, wrap=True)
+
+
+# ---------------------------------------------------------------- products of three
+
+@case((noise(4, 6), noise(4, 3)), (noise(1, 6), noise(1, 3)), dynamic=({0: Dim("rows", max=64)},) * 2, decomposed=True)
+class bilinear(nn.Module):
+    """What run_decompositions() makes of it is one operator, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide, self.bare = nn.Bilinear(6, 3, 5), nn.Bilinear(3, 3, 2, bias=False)
+
+    def forward(self, x, y):
+        return self.wide(x, y), self.wide(x[:, None].expand(-1, 2, 6), y[:, None].flip(2).expand(-1, 2, 3)), self.bare(y, x[:, ::2])
