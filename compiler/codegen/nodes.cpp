@@ -1,5 +1,7 @@
 #include "compiler/codegen/nodes.h"
 
+#include <algorithm>
+
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -84,7 +86,8 @@ void each_reference(formats::Variant& v, Visit visit) {
     visit(node, run);
     s = Size::node(node);
   };
-  bool imports = false;
+  // Functions of the application are told shapes: then a run needs all.
+  const bool imports = std::any_of(v.commands.begin(), v.commands.end(), [](const formats::Command& c) { return c.kind == NACRE_COMMAND_import; });
   for (formats::Guard& g : v.guards) {
     if (g.kind != NACRE_GUARD_equal_node && g.kind != NACRE_GUARD_node) continue;
     uint32_t node = static_cast<uint32_t>(g.ref);
@@ -104,11 +107,9 @@ void each_reference(formats::Variant& v, Visit visit) {
       ++c.grid;
     }
     size(c.scratch, true);
-    size(c.flops, false);
-    size(c.bytes, false);
-    imports = imports || c.kind == NACRE_COMMAND_import;
+    size(c.flops, imports);
+    size(c.bytes, imports);
   }
-  // Functions of the application are told shapes.
   for (formats::Tensor& t : v.slot_tensors)
     for (std::vector<Size>* list : {&t.dims, &t.bounds})
       for (Size& s : *list) size(s, imports);

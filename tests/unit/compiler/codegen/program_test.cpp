@@ -183,6 +183,12 @@ TEST(Program, PutsLastWhatARunDoesNotLookAt) {
   EXPECT_EQ(v.spare_nodes, 2u);
   EXPECT_EQ(v.commands[0].scratch, formats::Size::node(4));
   EXPECT_EQ(v.commands[0].flops, formats::Size::node(6));
+  // The application is told shapes.
+  v.commands.push_back(v.commands[0]);
+  v.commands[1].kind = NACRE_COMMAND_import;
+  settle_nodes(v, 2);
+  EXPECT_EQ(v.nodes.size(), 5u);
+  EXPECT_EQ(v.spare_nodes, 0u);
 }
 
 }  // namespace
