@@ -16,6 +16,7 @@
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/layout/choose.h"
+#include "compiler/layout/patches.h"
 #include "compiler/layout/precision.h"
 #include "compiler/loops/address.h"
 #include "compiler/loops/lower.h"
@@ -162,6 +163,7 @@ void fit(Form& form, const CompileOptions& options) {
 void finish_form(Form& form, const EntryTables& entry, PackedWeights& packed, const CompileOptions& options) {
   if (form.target->compute_capability && options.precision != NACRE_f32) {
     choose_orders(form.program);
+    take_patches(form.program, form.weights);
     lower_precision(form.program, form.weights, options.precision);
   }
   LaidOut laid_out = choose_layout(std::move(form.program), *form.target);
