@@ -65,27 +65,38 @@ class Product {
   KernelSource::Launch attention() {
     const LoopVar &b = c_.loops[0], &h = c_.loops[1], &s = c_.loops[2], &e = c_.loops[3], &t = c_.loops[4], &d = c_.loops[5];
     check(attention_in_pieces(), "{} does not fit tensor cores", k_.group.name);
-    constexpr int kRows = 64;
+    // As many rows a block as leave no multiprocessor without work.
+    const auto blocks = [&](int down) { return simplify(b.extent * h.extent * ceildiv(s.extent, 16 * down), facts_); };
+    const auto enough = [&](int down) { return typical(blocks(down), k_.program.symbols) >= kEnoughBlocks; };
+    const int down = enough(4) ? 4 : 2, across = 4 / down;
+    const int depth = static_cast<int>(*simplify(d.extent, facts_).constant()), keys = depth > 64 ? 32 : 64;
     launch_.threads = 128;
-    launch_.blocks = min(simplify(b.extent * h.extent * ceildiv(s.extent, kRows), facts_), Expr(int64_t{1} << 20));
+    launch_.blocks = min(blocks(down), Expr(int64_t{1} << 20));
+    // Two stages of keys and values, and the rows; results take the place of the stages.
+    launch_.shared_bytes = 16 + 16 * down * (depth + 8) * 2 + std::max(2 * 2 * across * keys * (depth + 8) * 2, across * 16 * down * (depth + 8) * 4);
+    const bool pieces = NestEmitter(k_, epilogue_, {}).fits_in_pieces(epilogue_.loops[3].name);
     const std::vector<LoopVar> around{b, h};
     Writer& w = k_.out;
     const auto size = [&](const Expr& x) { return fmt::format("isize({})", text(x)); };
-    w.line("attention_half<{}, {}, {}>({}, {}, {}, {:.9e}f,", text(d.extent), c_.causal, k_.program[c_.operands[0].buffer].dtype == NACRE_bf16, size(b.extent * h.extent),
-           size(s.extent), size(t.extent), c_.scale);
+    w.line("attention_half<{}, {}, {}, {}, {}, {}>({}, {}, {}, {:.9e}f, {},", depth, c_.causal, bfloat(), down, across, pieces ? 8 : 1, size(b.extent * h.extent), size(s.extent), size(t.extent), c_.scale, c_.written_out ? "__builtin_nanf(\"\")" : "0.f");
     w.in();
     piece("batch", around, {s.name, d.name}, 0, where(0));
     piece("batch", around, {t.name, d.name}, 1, where(1));
     piece("batch", around, {t.name, e.name}, 2, where(2));
-    const bool masked = c_.operands.size() > 3 && c_.operands[3].buffer >= 0;
+    std::string added;
+    for (size_t i = 3; i < c_.operands.size(); ++i)
+      if (c_.operands[i].buffer >= 0) added += (added.empty() ? "" : " + ") + element(i, where(i));
     w.open("[&]([[maybe_unused]] isize batch, {}) {{", parameters({s.name, t.name}));
-    if (masked) split("batch", around);
-    w.line("return {};", masked ? element(3, where(3)) : "0.f");
+    if (!added.empty()) split("batch", around);
+    w.line("return {};", added.empty() ? "0.f" : added);
     w.close("},");
     const auto& r = epilogue_.loops;
-    w.open("[&]([[maybe_unused]] isize batch, {}, const float value) {{", parameters({r[2].name, r[3].name}));
+    w.open("[&]([[maybe_unused]] isize batch, {}, {}) {{", parameters({r[2].name, pieces ? "first" : r[3].name}), pieces ? "const float (&values)[8]" : "const float value");
     split("batch", {r[0], r[1]});
-    NestEmitter(k_, epilogue_, {}).emit_scalar_epilogue();
+    if (pieces)
+      NestEmitter(k_, epilogue_, {}).emit_epilogue_in_pieces(r[3].name);
+    else
+      NestEmitter(k_, epilogue_, {}).emit_scalar_epilogue();
     w.close("});");
     w.out();
     return launch_;

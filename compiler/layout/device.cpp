@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/codegen/device_rows.h"
+#include "compiler/layout/attention.h"
 #include "compiler/layout/generic.h"
 #include "compiler/layout/recurrent.h"
 #include "compiler/loops/address.h"
@@ -114,6 +115,7 @@ bool deepen(LoopProgram& program, Group& group) {
 }  // namespace
 
 LoopProgram lay_out_for_device(LoopProgram program, const Target& target) {
+  find_attention(program, target);
   std::vector<Group> groups;
   for (const Group& group : std::vector<Group>(program.groups))
     for (Group& part : as_kernels(program, group, target)) groups.push_back(std::move(part));

@@ -116,7 +116,8 @@ struct Operand {
 //   matmul          batch..., m, n | k                 operands a[batch, m, k], b[batch, k, n]
 //   conv            n, o, spatial... | -               operands x[n, c, y...], w[o, c/groups, k...]; see below
 //   conv_transpose  the same, w[c, o/groups, k...]
-//   attention       b, h, s, e | t, d                  operands q[b,h,s,d], k[b,h,t,d], v[b,h,t,e], mask[b,h,s,t] or none
+//   attention       b, h, s, e | t, d                  operands q[b,h,s,d], k[b,h,t,d], v[b,h,t,e], mask[b,h,s,t] or none;
+//                                                      of a device, perhaps more such that are added to scores
 //   lstm, gru       t, b, u | -                        operands x, h0, c0 (lstm), w_ih, w_hh, b_ih, b_hh (buffer -1: absent)
 // For conv the operands' `at` are over the variables of `operand_loops[i]` (one list of fresh variables for each operand's
 // own logical dims), since which input element meets which weight follows from the attributes. For lstm and gru idem.
@@ -132,6 +133,7 @@ struct Contraction {
   Expr groups = 1;
   double scale = 1;                    // attention
   bool causal = false;                 // attention: row s sees t <= s
+  bool written_out = false;            // attention: a row that sees nothing is NaN, as its softmax is, and not 0; of a device
   bool reverse = false;                // lstm, gru
   ContractionForm form = ContractionForm::undecided;
   int panel_vectors = 0;               // packed, planar: vectors a panel of packed weights
