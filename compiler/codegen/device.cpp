@@ -72,15 +72,16 @@ class Emitter {
       const int64_t pieces = typical_of(nest.reduced_points()) / 8;
       width = pieces <= 256 ? 32 : pieces <= 2048 ? kBlock : 1024;
       team(width, points);
-      nest.emit_over_grid(width);
+      nest.emit_over_grid(width, false);
       return;
     }
-    if (!nest.piece_loop().empty()) {
+    // Few long sums are better off with a block each.
+    if (!nest.piece_loop().empty() && (typical_of(points) >= 128 || typical_of(nest.reduced_points()) < 2048)) {
       points = simplify(floordiv(points, 8), facts_);
       const int64_t terms = typical_of(nest.reduced_points());
       if (typical_of(points) < kManyPoints / 4 && terms >= 32) width = terms <= 256 ? 32 : terms <= 4096 ? kBlock : 1024;
       team(width, points);
-      nest.emit_over_grid(width);
+      nest.emit_over_grid(width, true);
       return;
     }
     if (nest.scans())
@@ -90,7 +91,7 @@ class Emitter {
     // Points of few terms are better off with a thread each where there are enough of them.
     if (width == 32 && typical_of(points) >= 64 * kManyPoints && typical_of(nest.reduced_points()) < 32) width = 1;
     team(width, points);
-    nest.emit_over_grid(width);
+    nest.emit_over_grid(width, false);
   }
 
   static Expr imax_one(const Expr& e) { return max(e, Expr(1)); }

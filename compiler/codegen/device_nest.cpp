@@ -410,10 +410,10 @@ void NestEmitter::prepare_device() {
   emitted_.assign(nest_.code.size(), false);
 }
 
-void NestEmitter::emit_over_grid(int width) {
+void NestEmitter::emit_over_grid(int width, bool pieces) {
   if (std::any_of(loops_.begin(), loops_.end(), [](const LoopVar& loop) { return loop.extent.is(0); })) return;
   emit_ready();
-  if (const std::string along = piece_loop(); !along.empty()) {
+  if (const std::string along = pieces ? piece_loop() : ""; !along.empty()) {
     open_pieces(along, "team.index()", "team.count()");
     emit_pieces(along, "first", false, width);
     close_loop();

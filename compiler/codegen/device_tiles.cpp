@@ -17,14 +17,14 @@ struct Shape {
 // In cycles, of one multiprocessor where it says so; measured on an H200.
 struct Machine {
   int multiprocessors = 132;
-  int shared_bytes = 227 * 1024, most_shared = 200 * 1024;  // of a multiprocessor; of a block
-  double products = 710, products_alone = 430;    // multiply-adds a cycle: of four warps together, of each alone
-  double memory_rate = 40, all_memory = 3350;     // bytes a cycle from the second-level cache: of one, and of all
-  double latency = 700;                           // from the request to the data
-  double round = 70;                              // a step's own, whatever its size
-  double begin = 3450;                            // of a kernel
+  int shared_bytes = 132 * 1024, most_shared = 200 * 1024;  // of a multiprocessor, as the runtime divides it; of a block
+  double products = 1050, products_alone = 336;   // multiply-adds a cycle: of four warps together, of each alone
+  double memory_rate = 43, all_memory = 3720;     // bytes a cycle from the second-level cache: of one, and of all
+  double latency = 557;                           // from the request to the data
+  double round = 242;                             // a step's own, whatever its size
+  double begin = 3076, again = 2046;              // of a kernel, and of blocks that wait for the first ones to end
   double operation = 2;                           // on a result, by one thread
-  double part = 155, parts = 1820, part_element = 1.6;  // results of several blocks become one
+  double part = 500, parts = 760, part_element = 17;  // results of several blocks become one
 };
 
 Machine machine_of(const Target& target) {
@@ -55,7 +55,8 @@ double cost(const HalfProduct& product, const Shape& shape, const HalfTileChoice
   const double work = std::max(multiply, memory);
   const double alone = std::max(work, machine.round + machine.latency / std::max(1.0, std::min<double>(tile.stages - (wide ? 2 : 1), steps)));
   const double resident = std::max(1.0, std::min({double(machine.shared_bytes) / (tile.shared_bytes + 1024), 2048.0 / threads, 65536.0 / (threads * 80)}));
-  const double loop = std::max(each * steps * work, std::ceil(each / std::floor(resident)) * steps * alone);
+  const double rounds = std::ceil(each / std::floor(resident));
+  const double loop = std::max(each * steps * work, rounds * steps * alone) + (rounds - 1) * machine.again;
   const double own = double{1} * shape.rows * shape.columns / tile.splits / threads;
   const double results = each * own * (product.epilogue + 1) * machine.operation;
   return machine.begin + loop + results + (tile.splits > 1 ? machine.parts + machine.part * tile.splits + machine.part_element * own : 0);
@@ -79,14 +80,17 @@ HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target
     for (int splits = 1; splits <= (clusters ? 8 : 16) && splits <= steps; splits *= 2) {
       if (splits > 1 && !clusters && (!product.sized || tiles > kCounters)) break;
       if (shape.rows / splits < 4) break;
-      HalfTileChoice tile{shape.rows, shape.columns, shape.warps_m, shape.warps_n, 0, splits, 0};
       const int b_bytes = product.b_along_n ? (shape.columns + 8) * 128 : shape.columns * 128, stage = shape.rows * 128 + b_bytes, lag = wide ? 2 : 1;
-      tile.stages = static_cast<int>(std::clamp<int64_t>(ceiling(steps, splits) + 1, lag + 1, std::clamp((machine.most_shared - 1024) / stage, lag + 1, product.elements ? 2 : 6)));
-      tile.shared_bytes = std::max(tile.stages * stage, shape.rows * (shape.columns + 8) * 4) + 1024;
-      const double took = cost(product, shape, tile, wide, machine);
-      if (best.rows && took >= least) continue;
-      best = tile;
-      least = took;
+      // As deep as there are steps, or so that more blocks have room.
+      const int deepest = static_cast<int>(std::clamp<int64_t>(ceiling(steps, splits) + 1, lag + 1, std::clamp((machine.most_shared - 1024) / stage, lag + 1, product.elements ? 2 : 6)));
+      for (int stages = deepest; stages > lag; --stages) {
+        const int shared_bytes = std::max(stages * stage, shape.rows * (shape.columns + 8) * 4) + 1024;
+        const HalfTileChoice tile{shape.rows, shape.columns, shape.warps_m, shape.warps_n, stages, splits, shared_bytes};
+        const double took = cost(product, shape, tile, wide, machine);
+        if (best.rows && took >= least) continue;
+        best = tile;
+        least = took;
+      }
     }
   };
   for (const Shape& shape : kAny) consider(shape);

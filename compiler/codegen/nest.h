@@ -40,7 +40,7 @@ class NestEmitter {
   // On a device (device.h): prepare_device() first. Over the teams of the whole grid, in each of which `width` threads share the
   // work of one point; or within one team, whose threads share the points or, where these are few, the reduced loops.
   void prepare_device();
-  void emit_over_grid(int width);
+  void emit_over_grid(int width, bool pieces);
   void emit_in_team(int width);
   bool spreads(int width) const;  // the points, and not the terms of a reduction, are divided among the threads of a team
   bool reads_in_rows() const;  // what a reduction reads lies side by side
