@@ -107,7 +107,8 @@ Results hinge_embedding(Call& c) {
 
 Results margin_ranking(Call& c) {
   Tensor a = c.tensor("input1"), b = c.tensor("input2"), t = c.tensor("target");
-  Tensor loss = maximum(-t * (a - b) + c.number("margin", Number(0)), 0);
+  // The margin is a float, which makes floats of integers.
+  Tensor loss = maximum(cast(-t * (a - b), c.output_dtype()) + c.real("margin", 0), 0);
   return reduced(c, loss, loss.dtype());
 }
 
