@@ -386,6 +386,7 @@ void TorchScriptTracer::run_call(const jit::Node& node, const c10::FunctionSchem
   if (records) recorder_.read(arguments);
 
   std::vector<IValue> results = arguments;
+  if (schema.is_vararg()) results.emplace_back(static_cast<int64_t>(arguments.size()));  // as the interpreter calls `format`
   try {
     node.getOperation()(results);
   } catch (const c10::Error& error) {

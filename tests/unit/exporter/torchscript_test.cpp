@@ -40,6 +40,18 @@ def forward(self, x):
   EXPECT_NE(refusal({tensor({2, 4})}).find("takes a list of 3 values apart, and this one has 2"), std::string::npos) << refusal({tensor({2, 4})});
 }
 
+TEST_F(TorchScript, FormatsText) {
+  jit::Module m = module(R"(
+def forward(self, x):
+    name = "{}-{}".format(x.size(0), x.size(1)) + "%d%s" % (x.dim(), "a")
+    print("of", name)
+    return x * 2 if name == "3-42a" else x * len(name)
+)");
+  const Program program = load({tensor({3, 4})});
+  expect_same(program, {m.forward({aten::borrow(tensor({3, 4}).tensor)}).toTensor()});
+  EXPECT_EQ(program.graph.nodes.size(), 1u) << print(program.graph);
+}
+
 TEST_F(TorchScript, NamesWeightsAndPythonLines) {
   module("def forward(self, x):\n    return torch.linear(x, self.weight)\n");
   const Program program = load({tensor({2, 4})});
