@@ -506,8 +506,8 @@ void Reader::read_node(const json& node) {
     }
   }
   if (!is_operator) {
-    // `math.trunc` and its like of constants.
-    fail_at(ErrorKind::unsupported, where_text(where_), "the function {}", target);
+    // `math.trunc` and its like of constants, and what torch.vmap leaves in a program until it is decomposed.
+    fail_at(ErrorKind::unsupported, where_text(where_), "the function {}: call run_decompositions() before the program is saved", target);
   }
   Node result;
   result.op = target.substr(kOperator.size());

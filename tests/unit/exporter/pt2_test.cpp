@@ -342,6 +342,14 @@ TEST_F(Pt2, SaysWhichOperatorItDoesNotHave) {
   EXPECT_NE(text.find("aten.frob.default"), std::string::npos) << text;
 }
 
+TEST_F(Pt2, SaysWhatHelpsAgainstAFunctionThatIsNoOperator) {
+  auto [kind, text] = error_of([](json& f) {
+    f["graph_module"]["graph"]["nodes"][3]["target"] = "torch._functorch.predispatch._add_batch_dim";
+  });
+  EXPECT_EQ(kind, ErrorKind::unsupported);
+  EXPECT_NE(text.find("_add_batch_dim: call run_decompositions()"), std::string::npos) << text;
+}
+
 TEST_F(Pt2, LeavesOperatorsOfTorchLibraryToTheApplication) {
   error_of([](json& f) {
     f["graph_module"]["graph"]["nodes"][3]["target"] = "torch.ops.mine.frob.default";
