@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kBlock = 256;             // threads of a block, mostly
 constexpr int64_t kManyPoints = 8192;   // keep a device busy with a thread each
+constexpr int64_t kEnoughThreads = 24000;
 constexpr int64_t kFewTeams = 256;
 constexpr int64_t kSharedBytes = 32768; // of a block's local buffers
 constexpr int64_t kPrivateElements = 32; // of a thread's
@@ -77,9 +78,9 @@ class Emitter {
     }
     // Few long sums are better off with a block each.
     if (!nest.piece_loop().empty() && (typical_of(points) >= 128 || typical_of(nest.reduced_points()) < 2048)) {
-      points = simplify(floordiv(points, 8), facts_);
-      const int64_t terms = typical_of(nest.reduced_points());
-      if (typical_of(points) < kManyPoints / 4 && terms >= 32) width = terms <= 256 ? 32 : terms <= 4096 ? kBlock : 1024;
+      const int64_t terms = typical_of(nest.reduced_points()), pieces = typical_of(points) / 8;
+      if (pieces < kManyPoints / 4 && terms >= 32) width = terms <= 256 ? 32 : terms <= 4096 ? kBlock : 1024;
+      points = simplify(floordiv(points, width == 1 ? nest.choose_lanes(kEnoughThreads) : 8), facts_);
       team(width, points);
       nest.emit_over_grid(width, true);
       return;

@@ -14,6 +14,7 @@ namespace nacre {
 namespace {
 
 constexpr int64_t kPiece = 8;
+constexpr int64_t kAhead = 100;   // elements of each operand that a thread has on their way
 constexpr int64_t kUnrolled = 9;  // loops of so few rounds are written out
 
 // How an expression moves over the 8 values of a variable from a multiple of 8 on: not at all, perhaps from a multiple of 8; or one
@@ -173,6 +174,23 @@ bool NestEmitter::is_piece(BufferId buffer, const Expr& address) const {
   return lies_in_pieces(address, pieces_);
 }
 
+std::string NestEmitter::piece_type(BufferId buffer) const {
+  const std::string type = storage_type(context_.program[buffer].dtype);
+  return lanes_ == kPiece ? fmt::format("Piece<{}>", type) : fmt::format("Piece<{}, {}>", type, lanes_);
+}
+
+// Fewer neighbours a thread, and more threads, where points are few and each has many terms.
+int64_t NestEmitter::choose_lanes(int64_t threads) {
+  const auto& symbols = context_.program.symbols;
+  for (const Scalar& s : nest_.code)
+    if (s.op == ScalarOp::load && nacre_dtype_size_bytes(context_.program[s.buffer].dtype) < 2) return lanes_;
+  for (const Store& s : nest_.stores)
+    if (nacre_dtype_size_bytes(context_.program[s.buffer].dtype) < 2) return lanes_;
+  const int64_t points = typical(kept_points(), symbols), terms = typical(reduced_points(), symbols);
+  while (lanes_ > 2 && terms >= kUnrolled && points / lanes_ < threads) lanes_ /= 2;
+  return lanes_;
+}
+
 bool NestEmitter::fits_in_pieces(const std::string& along) const {
   NestEmitter with = *this;
   with.pieces_ = along;
@@ -198,6 +216,7 @@ void NestEmitter::load_pieces(const std::string& first, const std::vector<LoopVa
     place_of_point += fmt::format("[{}]", loop.name);
   }
   std::vector<std::string> lines;
+  const std::string lanes = lanes_ == kPiece ? "" : fmt::format("<{}>", lanes_);
   const std::map<std::string, Expr> begin{{pieces_, Expr::symbol(first)}};
   Facts facts = facts_;
   facts[first] = facts_.at(pieces_);
@@ -220,11 +239,11 @@ void NestEmitter::load_pieces(const std::string& first, const std::vector<LoopVa
     const std::string name = fmt::format("p{}{}", i, place_of_point);
     piece_loads_[static_cast<int>(i)] = name;
     const std::string place = fmt::format("{} + {}", context_.pointer(s.buffer), cpp(address_[i].substitute(begin), facts)), condition = conditions(s.when);
-    const std::string load = condition.empty() ? fmt::format("load_piece({})", place) : fmt::format("load_piece_if({}, {})", condition, place);
+    const std::string load = condition.empty() ? fmt::format("load_piece{}({})", lanes, place) : fmt::format("load_piece_if{}({}, {})", lanes, condition, place);
     if (at_once.empty())
       out.line("const auto {} = {};", name, load);
     else
-      out.line("Piece<{}> p{}{};", storage_type(context_.program[s.buffer].dtype), i, sizes);
+      out.line("{} p{}{};", piece_type(s.buffer), i, sizes);
     lines.push_back(fmt::format("{} = {};", name, load));
   }
   open_ = outside;
@@ -243,7 +262,7 @@ void NestEmitter::emit_pieces(const std::string& along, const std::string& first
   piece_loads_.clear();
   std::vector<int> reduces;
   const auto lanes = [&] {
-    out.open("NACRE_UNROLL for (int lane = 0; lane < {}; ++lane) {{", kPiece);
+    out.open("NACRE_UNROLL for (int lane = 0; lane < {}; ++lane) {{", lanes_);
     out.line("[[maybe_unused]] const isize {} = {} + lane;", along, first);
     if (epilogue) out.line("[[maybe_unused]] const float value = values[lane];");
     open_.insert(along);
@@ -258,8 +277,8 @@ void NestEmitter::emit_pieces(const std::string& along, const std::string& first
   if (!reduces.empty()) {
     for (int i : reduces) {
       const Scalar& s = nest_.code[static_cast<size_t>(i)];
-      out.line("{} r{}[{}];", sum_type(i), i, kPiece);
-      out.line("NACRE_UNROLL for (int lane = 0; lane < {}; ++lane) r{}[lane] = {};", kPiece, i, identity(s.prim, s.dtype));
+      out.line("{} r{}[{}];", sum_type(i), i, lanes_);
+      out.line("NACRE_UNROLL for (int lane = 0; lane < {}; ++lane) r{}[lane] = {};", lanes_, i, identity(s.prim, s.dtype));
     }
     const auto outside = open_;
     // What follows the reduction has no place in its loops.
@@ -275,7 +294,7 @@ void NestEmitter::emit_pieces(const std::string& along, const std::string& first
     int64_t points = 1;
     while (width == 1 && ahead > 0) {
       const auto length = reduced_[ahead - 1].extent.constant();
-      if (!length || points * *length > kUnrolled) break;
+      if (!length || points * *length > kAhead / lanes_) break;
       points *= *length;
       --ahead;
     }
@@ -298,13 +317,13 @@ void NestEmitter::emit_pieces(const std::string& along, const std::string& first
     held_.clear();
     for (int i : reduces)
       if (width > 1)
-        out.line("NACRE_UNROLL for (int lane = 0; lane < {0}; ++lane) r{1}[lane] = team.fold(r{1}[lane], [](auto a, auto b) {{ return decltype(a)({2}); }});", kPiece, i,
+        out.line("NACRE_UNROLL for (int lane = 0; lane < {0}; ++lane) r{1}[lane] = team.fold(r{1}[lane], [](auto a, auto b) {{ return decltype(a)({2}); }});", lanes_, i,
                  combined(nest_.code[static_cast<size_t>(i)].prim, "a", "b"));
   }
   if (width > 1) out.open("if (team.rank() == 0) {{");
   load_pieces(first);
   for (size_t i = 0; i < nest_.stores.size(); ++i)
-    if (nest_.stores[i].mode == StoreMode::assign && is_piece(nest_.stores[i].buffer, store_address_[i])) out.line("Piece<{}> s{};", storage_type(context_.program[nest_.stores[i].buffer].dtype), i);
+    if (nest_.stores[i].mode == StoreMode::assign && is_piece(nest_.stores[i].buffer, store_address_[i])) out.line("{} s{};", piece_type(nest_.stores[i].buffer), i);
   lanes();
   for (int i : reduces) {
     const Scalar& s = nest_.code[static_cast<size_t>(i)];
@@ -371,10 +390,10 @@ int64_t NestEmitter::work() const {
 // The points of all own loops, those along one of them in pieces that begin at `first`.
 void NestEmitter::open_pieces(const std::string& along, const std::string& begin, const std::string& step) {
   std::vector<LoopVar> spread = loops_;
-  spread.back() = {"piece", simplify(floordiv(spread.back().extent, kPiece), facts_)};
+  spread.back() = {"piece", simplify(floordiv(spread.back().extent, lanes_), facts_)};
   facts_["piece"] = facts_.at(along);
   open_points(spread, "point", begin, step);
-  context_.out.line("const isize first = {} * piece;", kPiece);
+  context_.out.line("const isize first = {} * piece;", lanes_);
 }
 
 void NestEmitter::emit_epilogue_in_pieces(const std::string& along) {

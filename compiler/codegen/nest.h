@@ -45,6 +45,7 @@ class NestEmitter {
   bool spreads(int width) const;  // the points, and not the terms of a reduction, are divided among the threads of a team
   bool reads_in_rows() const;  // what a reduction reads lies side by side
   std::string piece_loop() const;    // the loop whose points are taken 8 at a time, if there is one
+  int64_t choose_lanes(int64_t threads);  // how many neighbours a thread takes, so that there are so many threads
   bool reduces_in_pieces() const;    // the terms of a reduction are
   int64_t work() const;              // what a team divides among its threads, in such pieces where there are any
   Expr kept_points() const;
@@ -82,6 +83,7 @@ class NestEmitter {
   void emit_pieces(const std::string& along, const std::string& first, bool epilogue, int width);
   void open_pieces(const std::string& along, const std::string& begin, const std::string& step);
   std::string sum_type(int reduce) const;
+  std::string piece_type(BufferId buffer) const;
   void load_pieces(const std::string& first, const std::vector<LoopVar>& at_once = {});
   bool is_piece(BufferId buffer, const Expr& address) const;
   void emit_team_reduced();
@@ -101,6 +103,7 @@ class NestEmitter {
   std::vector<Expr> store_address_;
   std::vector<std::set<std::string>> depends_; // variables that each scalar changes with
   std::vector<bool> emitted_;
+  int64_t lanes_ = 8;                          // of these
   std::string pieces_;                         // the variable along which 8 neighbours are computed at once; empty: none
   std::vector<bool> held_;                     // scalars that are not to be emitted yet; may be empty
   std::map<int, std::string> piece_loads_;     // scalars that are loaded so, and the names of their pieces

@@ -102,59 +102,66 @@ NACRE_INLINE T nonzero(T divisor, int32_t& status, int32_t error) {
   return divisor;
 }
 
-// 8 elements that lie side by side, at a multiple of their size.
-template <class T>
+// 8 elements, or fewer, that lie side by side, at a multiple of their size.
+template <class T, int N = 8>
 struct Piece {
+  static constexpr int bytes = N * static_cast<int>(sizeof(T));
   union {
-    T at[8];
-    uint2 words[sizeof(T)];
+    T at[N];
+    uint32_t words[bytes / 4];
   };
   NACRE_MEMBER Piece() {}
   NACRE_MEMBER T& operator[](int i) { return at[i]; }
   NACRE_MEMBER const T& operator[](int i) const { return at[i]; }
 };
-template <class T>
-NACRE_INLINE Piece<T> load_piece(const T* from) {
-  Piece<T> piece;
-  if constexpr (sizeof(T) == 1) {
-    piece.words[0] = *reinterpret_cast<const uint2*>(from);
+template <int N = 8, class T>
+NACRE_INLINE Piece<T, N> load_piece(const T* from) {
+  Piece<T, N> piece;
+  if constexpr (Piece<T, N>::bytes == 4) {
+    piece.words[0] = *reinterpret_cast<const uint32_t*>(from);
+  } else if constexpr (Piece<T, N>::bytes == 8) {
+    const uint2 both = *reinterpret_cast<const uint2*>(from);
+    piece.words[0] = both.x, piece.words[1] = both.y;
   } else {
-    NACRE_UNROLL for (int i = 0; i < static_cast<int>(sizeof(T) / 2); ++i) {
-      const uint4 both = reinterpret_cast<const uint4*>(from)[i];
-      piece.words[2 * i] = {both.x, both.y};
-      piece.words[2 * i + 1] = {both.z, both.w};
+    NACRE_UNROLL for (int i = 0; i < Piece<T, N>::bytes / 16; ++i) {
+      const uint4 all = reinterpret_cast<const uint4*>(from)[i];
+      piece.words[4 * i] = all.x, piece.words[4 * i + 1] = all.y, piece.words[4 * i + 2] = all.z, piece.words[4 * i + 3] = all.w;
     }
   }
   return piece;
 }
 // Zeros where there is nothing: without a branch, so that many loads are on their way at once.
-template <class T>
-NACRE_INLINE Piece<T> load_piece_if(bool there, const T* from) {
-  Piece<T> piece;
+template <int N = 8, class T>
+NACRE_INLINE Piece<T, N> load_piece_if(bool there, const T* from) {
+  Piece<T, N> piece;
   const int wanted = there;
-  if constexpr (sizeof(T) == 1) {
+  if constexpr (Piece<T, N>::bytes == 4) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nmov.b32 %0, 0;\n@p ld.global.b32 %0, [%1];\n}\n" : "=&r"(piece.words[0]) : "l"(from), "r"(wanted));
+  } else if constexpr (Piece<T, N>::bytes == 8) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\n@p ld.global.v2.b32 {%0, %1}, [%2];\n}\n"
-                 : "=&r"(piece.words[0].x), "=&r"(piece.words[0].y)
+                 : "=&r"(piece.words[0]), "=&r"(piece.words[1])
                  : "l"(from), "r"(wanted));
   } else {
-    NACRE_UNROLL for (int i = 0; i < static_cast<int>(sizeof(T) / 2); ++i)
+    NACRE_UNROLL for (int i = 0; i < Piece<T, N>::bytes / 16; ++i)
       asm volatile(
           "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
           "@p ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n}\n"
-          : "=&r"(piece.words[2 * i].x), "=&r"(piece.words[2 * i].y), "=&r"(piece.words[2 * i + 1].x), "=&r"(piece.words[2 * i + 1].y)
+          : "=&r"(piece.words[4 * i]), "=&r"(piece.words[4 * i + 1]), "=&r"(piece.words[4 * i + 2]), "=&r"(piece.words[4 * i + 3])
           : "l"(reinterpret_cast<const uint4*>(from) + i), "r"(wanted));
   }
   return piece;
 }
 // All loads before are on their way when anything after is computed: compilers save registers otherwise, and wait for one after the other.
 NACRE_INLINE void start_loads() { __syncwarp(__activemask()); }
-template <class T>
-NACRE_INLINE void store_piece(T* to, const Piece<T>& piece) {
-  if constexpr (sizeof(T) == 1) {
-    *reinterpret_cast<uint2*>(to) = piece.words[0];
+template <class T, int N>
+NACRE_INLINE void store_piece(T* to, const Piece<T, N>& piece) {
+  if constexpr (Piece<T, N>::bytes == 4) {
+    *reinterpret_cast<uint32_t*>(to) = piece.words[0];
+  } else if constexpr (Piece<T, N>::bytes == 8) {
+    *reinterpret_cast<uint2*>(to) = {piece.words[0], piece.words[1]};
   } else {
-    NACRE_UNROLL for (int i = 0; i < static_cast<int>(sizeof(T) / 2); ++i)
-      reinterpret_cast<uint4*>(to)[i] = {piece.words[2 * i].x, piece.words[2 * i].y, piece.words[2 * i + 1].x, piece.words[2 * i + 1].y};
+    NACRE_UNROLL for (int i = 0; i < Piece<T, N>::bytes / 16; ++i)
+      reinterpret_cast<uint4*>(to)[i] = {piece.words[4 * i], piece.words[4 * i + 1], piece.words[4 * i + 2], piece.words[4 * i + 3]};
   }
 }
 
