@@ -1,7 +1,9 @@
 #include "compiler/run.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "compiler/support/error.h"
 
@@ -185,6 +187,9 @@ std::string RuntimeModel::state_name(std::uint32_t state) const {
 }
 
 RuntimeSession::RuntimeSession(const RuntimeModel& model, const nacre_session_options& options) : model_(&model) {
+  // The runtime writes at the end, where nobody can be told.
+  if (const char* record = std::getenv("NACRE_RECORD_SHAPES"); record && !std::ofstream(record, std::ios::app))
+    fail(ErrorKind::environment, "NACRE_RECORD_SHAPES: cannot write {}", record);
   nacre_session* made = nullptr;
   const nacre_status status = nacre_session_make(model.get(), &options, nullptr, 0, &made);
   require(status, model.name() + ": cannot make a session: " + nacre_status_text(status));

@@ -172,6 +172,8 @@ def test_variants_beside_the_general_one(bench):
                     env={**os.environ, "NACRE_RECORD_SHAPES": str(recorded)})
         for got, want in zip(numbered(out, "output"), numbered(case / set_name, "output"), strict=True):
             near(got, want, atol=2e-4)
+    bench.refuses("run", artifact, "--inputs", case / "set_0", "--output-dir", bench.folder(),
+                  env={**os.environ, "NACRE_RECORD_SHAPES": "/nowhere/shapes"}, says=("NACRE_RECORD_SHAPES", "/nowhere/shapes"))
     lines = recorded.read_text().splitlines()
     assert [line.split(": ")[0] for line in lines] == ["1 calls by variant 2", "1 calls by variant 0", "1 calls by variant 2"], lines
     # The recorded shapes as variants of their own.

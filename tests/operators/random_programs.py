@@ -306,7 +306,8 @@ class Maker:
         return [n for n in self.runs.own[0] if isinstance(self.runs.own[0][n], torch.Tensor)]
 
     def pick(self, condition=lambda t: True):
-        names = [n for n in self.live() if condition(self.t(n))]
+        # Where a size is 1, squeeze() leaves fewer dimensions: such a value is only returned.
+        names = [n for n in self.live() if condition(self.t(n)) and len({own[n].dim() for own in self.runs.own}) == 1]
         if not names:
             raise Retry
         return self.r.choices(names, [(1 + i) * (3 if n.startswith("v") else 1) for i, n in enumerate(names)])[0]  # rather what is new, and computed
