@@ -1,7 +1,9 @@
 // Kernels of CUDA devices, compiled without one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "compiler/codegen/kernel.h"
 #include "compiler/graph/text.h"
@@ -77,6 +79,74 @@ TEST(Device, APrecisionIsForDevices) {
   options.target = "x86-64-v3";
   options.precision = NACRE_f16;
   EXPECT_THROW(compile(std::move(program), options), Error);
+}
+
+// The kernels' text, in float16.
+std::string half_kernels(const char* text, std::map<std::string, HostTensor> weights) {
+  Program program;
+  program.graph = parse_graph(text);
+  program.weights = std::move(weights);
+  CompileOptions options;
+  options.target = "cuda-sm_90";
+  options.precision = NACRE_f16;
+  std::string kernels;
+  options.dump = [&](const std::string& file, const std::string& layer) {
+    if (file.starts_with("6-kernels")) kernels = layer;
+  };
+  compile(std::move(program), options);
+  return kernels;
+}
+
+HostTensor ones(std::vector<int64_t> shape) {
+  std::byte* bytes = nullptr;
+  HostTensor tensor = make_tensor(NACRE_f32, std::move(shape), &bytes);
+  std::fill_n(reinterpret_cast<float*>(bytes), tensor.elements(), 1.f);
+  return tensor;
+}
+
+size_t kernel_count(const std::string& text) {
+  size_t count = 0;
+  for (size_t at = text.find("__global__"); at != std::string::npos; at = text.find("__global__", at + 1)) ++count;
+  return count;
+}
+
+TEST(Device, AttentionThatIsWrittenOutIsOneKernel) {
+  if (!has_compiler()) GTEST_SKIP() << "libnvrtc.so is not here, so that nothing can be compiled for CUDA devices";
+  const std::string kernels = half_kernels(R"(graph forward functional {
+  input %x: f32[4, 49, 96] user "x"
+  input %w: f32[96, 96] parameter "w"
+  input %bias: f32[1, 49, 49] parameter "bias"
+  %l: f32[4, 49, 96] = aten.linear.default(input=%x, weight=%w)
+  %q: f32[4, 49, 32] = aten.slice.Tensor(self=%l, dim=2, start=0, end=32)
+  %k: f32[4, 49, 32] = aten.slice.Tensor(self=%l, dim=2, start=32, end=64)
+  %v: f32[4, 49, 32] = aten.slice.Tensor(self=%l, dim=2, start=64, end=96)
+  %t: f32[4, 32, 49] = aten.transpose.int(self=%k, dim0=1, dim1=2)
+  %s: f32[4, 49, 49] = aten.matmul.default(self=%q, other=%t)
+  %a: f32[4, 49, 49] = aten.mul.Scalar(self=%s, other=0.25)
+  %b: f32[4, 49, 49] = aten.add.Tensor(self=%a, other=%bias)
+  %p: f32[4, 49, 49] = aten.softmax.int(self=%b, dim=2)
+  %y: f32[4, 49, 32] = aten.matmul.default(self=%p, other=%v)
+  output %y user
+}
+)", {{"w", ones({96, 96})}, {"bias", ones({1, 49, 49})}});
+  EXPECT_EQ(kernel_count(kernels), 2u) << kernels;
+  // With its scale; a row that sees nothing is NaN, as a softmax of nothing is.
+  EXPECT_NE(kernels.find("attention_half<32, false, false,"), std::string::npos) << kernels;
+  EXPECT_NE(kernels.find("2.500000000e-01f, __builtin_nanf(\"\"),"), std::string::npos) << kernels;
+}
+
+TEST(Device, AnImageOfFewChannelsIsTakenInPatches) {
+  if (!has_compiler()) GTEST_SKIP() << "libnvrtc.so is not here, so that nothing can be compiled for CUDA devices";
+  const std::string kernels = half_kernels(R"(graph forward functional {
+  input %x: f32[1, 3, 32, 32] user "x"
+  input %w: f32[16, 3, 3, 3] parameter "w"
+  %y: f32[1, 16, 16, 16] = aten.conv2d.default(input=%x, weight=%w, stride=[2, 2], padding=[1, 1])
+  output %y user
+}
+)", {{"w", ones({16, 3, 3, 3})}});
+  EXPECT_EQ(kernel_count(kernels), 2u) << kernels;
+  // 27 terms, padded to 32.
+  EXPECT_NE(kernels.find("(isize(1), isize(256), isize(16), isize(32),"), std::string::npos) << kernels;
 }
 
 }  // namespace
