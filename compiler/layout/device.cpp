@@ -29,9 +29,13 @@ bool has_tile(const LoopProgram& program, const Contraction& c) {
     if (o.buffer >= 0 && compute_type(program[o.buffer].dtype) != NACRE_f32) return false;
   const auto size = [&](const Expr& e) { return typical(e, program.symbols); };
   if (c.kind == ContractionKind::matmul) return size(c.loops[c.loops.size() - 3].extent) >= kShortSide && size(c.loops[c.loops.size() - 2].extent) >= kShortSide;
-  Expr places = c.loops[0].extent;
-  for (size_t i = 2; i + static_cast<size_t>(c.reduced) < c.loops.size(); ++i) places = places * c.loops[i].extent;
-  return size(places) >= kShortSide && size(floordiv(c.loops[1].extent, c.groups)) >= kShortSide;
+  // Of single pixels it is a product, and as that.
+  Expr places = c.loops[0].extent, taps = 1;
+  for (size_t i = 2; i < c.operand_loops[1].size(); ++i) {
+    places = places * c.loops[i].extent;
+    taps = taps * c.operand_loops[1][i].extent;
+  }
+  return (size(places) >= kShortSide || !taps.is(1)) && size(floordiv(c.loops[1].extent, c.groups)) >= kShortSide;
 }
 
 // An epilogue that reduces is a group of its own.
