@@ -379,6 +379,7 @@ static nacre_status run(nacre_session* s, const nacre_tensor* inputs, const nacr
   struct nacre_cuda_session* cuda = s->cuda;
   bool straight = is_straight(nacre_session_view(s)) && !s->profile;
   if (!s->addresses_valid || !same_places(s, inputs, outputs)) {
+    s->addresses_valid = false;  // until all of it has been done
     nacre_status status = lay_out(s, inputs, outputs);
     if (status) return status;
     all_parameters(s);

@@ -224,6 +224,18 @@ TEST(Cuda, EveryFunctionMayFail) {
     }
 }
 
+// What memory was given back for must not run as it was laid out before.
+TEST(Cuda, ACallThatMemoryWasMissingForRunsLater) {
+  Opened opened(device_artifact());
+  Call first(16, 1), second(16, 2);
+  first.move_to_device();
+  ASSERT_EQ(first.run(opened.session), NACRE_OK) << opened.message();
+  fail("cuMemAlloc", 2);  // for copies on the device
+  EXPECT_EQ(second.run(opened.session), NACRE_OUT_OF_MEMORY);
+  ASSERT_EQ(second.run(opened.session), NACRE_OK) << opened.message();
+  EXPECT_EQ(second.y, std::vector<float>(64, 8.f));
+}
+
 TEST(Cuda, WhereOnlyADeviceIsAskedForAProcessorDoesNotDo) {
   nacre_open_options options = {};
   options.device = NACRE_DEVICE_CUDA;
