@@ -91,7 +91,7 @@ std::optional<Softmax> softmax_of(const LoopProgram& program, const Group& group
   for (BufferId local : {greatest, terms, total})
     if (program[local].kind != BufferKind::local) return std::nullopt;
   for (const Nest& nest : n)
-    if (nest.loops.size() != 1) return std::nullopt;
+    if (nest.loops.size() != 1 || nest.loops[0].extent != n[0].loops[0].extent) return std::nullopt;
   const auto reads = [&](const Nest& nest, size_t which, BufferId buffer) { return nest.code[which].buffer == buffer; };
   if (!reads(n[0], 0, scores) || !reads(n[1], 0, scores) || !reads(n[1], 1, greatest) || !reads(n[2], 0, terms) || !reads(n[3], 0, terms) || !reads(n[3], 1, total)) return std::nullopt;
   Softmax softmax{n[0].code[0].at, n[3].stores[0].at, n[3].stores[0].buffer, n[0].loops[0].name};
@@ -101,7 +101,7 @@ std::optional<Softmax> softmax_of(const LoopProgram& program, const Group& group
     return at;
   };
   softmax.to = renamed(softmax.to, n[3]);
-  if (renamed(n[1].code[0].at, n[1]) != softmax.from) return std::nullopt;
+  if (renamed(n[1].code[0].at, n[1]) != softmax.from || renamed(n[3].code[0].at, n[3]) != renamed(n[1].stores[0].at, n[1])) return std::nullopt;
   return softmax;
 }
 
@@ -127,6 +127,8 @@ std::optional<Group> attention_of(const Group& first, const Group& second, const
     return end == to_second.end() ? std::string() : end->second;
   };
   if (to_softmax[n] != softmax.row || paired(m) != b.loops[batch].name || paired(n) != b.loops[batch + 2].name) return std::nullopt;
+  // Of some of the scores alone, it would be another softmax.
+  if (a.loops[batch].extent != b.loops[batch].extent || a.loops[batch + 1].extent != b.loops[batch + 2].extent) return std::nullopt;
   // Batches, in the order that the second product has them.
   const std::vector<std::string> around = batch == 1 ? std::vector<std::string>{"h"} : std::vector<std::string>{"b", "h"};
   Names of_first{{m, "s"}, {n, "t"}, {k, "d"}}, of_second{{b.loops[batch].name, "s"}, {b.loops[batch + 1].name, "e"}, {b.loops[batch + 2].name, "t"}};
@@ -186,7 +188,8 @@ void find_attention(LoopProgram& program, const Target& target) {
     const auto softmax = softmax_of(program, middle, scores->buffer);
     if (!softmax || !between(softmax->buffer, i + 1, i + 2)) continue;
     auto group = attention_of(first, second, *scores, *softmax);
-    if (!group || !attention_fits(program, *group, target)) continue;
+    // The weights are not written then: the second product may read them as its first operand alone.
+    if (!group || buffers_read(*group).contains(softmax->buffer) || !attention_fits(program, *group, target)) continue;
     program.groups[i + 2] = std::move(*group);
     gone.insert({i, i + 1});
   }

@@ -135,6 +135,45 @@ TEST(Device, AttentionThatIsWrittenOutIsOneKernel) {
   EXPECT_NE(kernels.find("2.500000000e-01f, __builtin_nanf(\"\"),"), std::string::npos) << kernels;
 }
 
+TEST(Device, WhatOnlyLooksLikeAttentionStaysProducts) {
+  if (!has_compiler()) GTEST_SKIP() << "libnvrtc.so is not here, so that nothing can be compiled for CUDA devices";
+  // The softmax is of some of the scores.
+  const std::string some = half_kernels(R"(graph forward functional {
+  input %x: f32[4, 48, 96] user "x"
+  input %w: f32[96, 96] parameter "w"
+  %l: f32[4, 48, 96] = aten.linear.default(input=%x, weight=%w)
+  %q: f32[4, 48, 32] = aten.slice.Tensor(self=%l, dim=2, start=0, end=32)
+  %k: f32[4, 48, 32] = aten.slice.Tensor(self=%l, dim=2, start=32, end=64)
+  %all: f32[4, 48, 32] = aten.slice.Tensor(self=%l, dim=2, start=64, end=96)
+  %v: f32[4, 40, 32] = aten.slice.Tensor(self=%all, dim=1, start=0, end=40)
+  %t: f32[4, 32, 48] = aten.transpose.int(self=%k, dim0=1, dim1=2)
+  %s: f32[4, 48, 48] = aten.matmul.default(self=%q, other=%t)
+  %c: f32[4, 48, 40] = aten.slice.Tensor(self=%s, dim=2, start=0, end=40)
+  %p: f32[4, 48, 40] = aten.softmax.int(self=%c, dim=2)
+  %y: f32[4, 48, 32] = aten.matmul.default(self=%p, other=%v)
+  output %y user
+}
+)", {{"w", ones({96, 96})}});
+  EXPECT_EQ(some.find("attention_half"), std::string::npos) << some;
+  // The weights are read once more.
+  const std::string again = half_kernels(R"(graph forward functional {
+  input %x: f32[4, 32, 96] user "x"
+  input %w: f32[96, 96] parameter "w"
+  %l: f32[4, 32, 96] = aten.linear.default(input=%x, weight=%w)
+  %q: f32[4, 32, 32] = aten.slice.Tensor(self=%l, dim=2, start=0, end=32)
+  %k: f32[4, 32, 32] = aten.slice.Tensor(self=%l, dim=2, start=32, end=64)
+  %v: f32[4, 32, 32] = aten.slice.Tensor(self=%l, dim=2, start=64, end=96)
+  %t: f32[4, 32, 32] = aten.transpose.int(self=%k, dim0=1, dim1=2)
+  %s: f32[4, 32, 32] = aten.matmul.default(self=%q, other=%t)
+  %p: f32[4, 32, 32] = aten.softmax.int(self=%s, dim=2)
+  %m: f32[4, 32, 32] = aten.matmul.default(self=%p, other=%v)
+  %y: f32[4, 32, 32] = aten.add.Tensor(self=%m, other=%p)
+  output %y user
+}
+)", {{"w", ones({96, 96})}});
+  EXPECT_EQ(again.find("attention_half"), std::string::npos) << again;
+}
+
 TEST(Device, AnImageOfFewChannelsIsTakenInPatches) {
   if (!has_compiler()) GTEST_SKIP() << "libnvrtc.so is not here, so that nothing can be compiled for CUDA devices";
   const std::string kernels = half_kernels(R"(graph forward functional {
