@@ -12,8 +12,6 @@
 
 namespace nacre {
 
-// One call. The results are absent where the program itself has to be asked: see `complete` in
-// stages.h.
 // PyTorch's own errors in float64, estimated; empty where nothing is float64.
 struct Float64Errors {
   std::vector<double> outputs;
@@ -21,6 +19,8 @@ struct Float64Errors {
   std::map<std::string, double> after_buffers;
 };
 
+// One call. The results are absent where the program itself has to be asked: see `complete` in
+// stages.h.
 struct CaseSet {
   std::string name;
   std::vector<HostTensor> inputs;

@@ -122,7 +122,6 @@ TEST(Merge, KeepsTheOneFarthestBeyondItsLimit) {
   EXPECT_TRUE(std::isinf(worst.error));
 }
 
-}  // namespace
 // Float64 has no wider reference: the error of float32 on the same values stands for PyTorch's own.
 TEST(Compare, EstimatesTheErrorOfFloat64) {
   const HostTensor narrow = f32({1.0, 3.0 + 0x1p-20});
@@ -134,4 +133,5 @@ TEST(Compare, EstimatesTheErrorOfFloat64) {
   EXPECT_TRUE(compare(ours, expected, nullptr, 0x1p-48).passed);
 }
 
+}  // namespace
 }  // namespace nacre
