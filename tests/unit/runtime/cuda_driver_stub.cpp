@@ -203,6 +203,11 @@ STUB CUresult cuGraphAddKernelNode_v2(CUgraphNode* result, CUgraph graph, const 
   graph->launches.push_back({p->function->name, words_of(p->extra)});
   return *result = &graph->nodes.back(), begin("cuGraphAddKernelNode");
 }
+STUB CUresult cuGraphAddDependencies_v2(CUgraph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdge* edge, size_t count) {
+  if (count != 1 || (*from)->number + 1 != (*to)->number || edge->from_port != CU_PORT_PROGRAMMATIC || edge->type != CU_EDGE_PROGRAMMATIC) return 1;
+  ++stub.figures.early;
+  return begin("cuGraphAddDependencies");
+}
 STUB CUresult cuGraphInstantiateWithFlags(CUgraphExec* result, CUgraph graph, unsigned long long) {
   return *result = new CUgraphExec_st{graph->launches}, begin("cuGraphInstantiate");
 }

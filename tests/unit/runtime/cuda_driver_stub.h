@@ -8,6 +8,7 @@
 struct nacre_cuda_stub_figures {
   int blocks;  // of memory that are taken
   int graphs;  // that were made
+  int early;   // edges of graphs along which a kernel may begin before the one before it is done
   int told;    // nodes of a graph that were given other parameters
   int waits;   // for streams
   int asked;   // where a pointer lies

@@ -73,6 +73,7 @@ TEST(Cuda, TheStandInHasWhatTheRuntimeAsksFor) {
   ASSERT_NE(library, nullptr);
 #define X(name, symbol, parameters) EXPECT_NE(dlsym(library, #symbol), nullptr) << #symbol;
   NACRE_CUDA_FUNCTIONS(X)
+  NACRE_CUDA_NEWER_FUNCTIONS(X)
 #undef X
 }
 
@@ -108,6 +109,15 @@ TEST(Cuda, OneGraphServesAllShapesAndPlaces) {
     EXPECT_EQ(call->y, std::vector<float>(call->y.size(), 4.f));
   }
   EXPECT_EQ(figures().graphs - graphs, 1);
+}
+
+// Both kernels are for 9.0, and wait for each other themselves.
+TEST(Cuda, AKernelMayBeginBeforeTheOneBeforeItIsDone) {
+  Opened opened(device_artifact());
+  Call call(2);
+  const int early = figures().early;
+  ASSERT_EQ(call.run(opened.session), NACRE_OK) << opened.message();
+  EXPECT_EQ(figures().early - early, 1);
 }
 
 TEST(Cuda, OnlyKernelsThatSeeAnotherPlaceAreTold) {
@@ -203,7 +213,7 @@ TEST(Cuda, EveryFunctionMayFail) {
   const int blocks = figures().blocks;
   for (const char* function : {"cuMemAlloc", "cuMemHostAlloc", "cuStreamCreate", "cuEventCreate", "cuMemsetD8Async", "cuModuleLoadData",
                                "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuStreamSynchronize", "cuGraphCreate", "cuGraphAddKernelNode",
-                               "cuGraphInstantiate", "cuGraphLaunch"})
+                               "cuGraphAddDependencies", "cuGraphInstantiate", "cuGraphLaunch"})
     for (const int result : {2, 700}) {
       fail(function, result);
       const std::vector<uint8_t> file = fmt::artifact_bytes(device_artifact());
