@@ -368,7 +368,7 @@ struct Accumulator {
   void give(int n, T* out) const {
     for (int l = 0; l < n; ++l) {
       const auto k = static_cast<size_t>(l);
-      const double whole = d[k] + low[k];
+      const double whole = low[k] == 0 ? d[k] : d[k] + low[k];  // a greatest value may be -0
       out[l] = !real ? converted<T>(i[k]) : converted<T>(whole == whole ? whole : d[k]);  // of infinities, `low` is none
     }
   }

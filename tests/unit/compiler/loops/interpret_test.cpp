@@ -170,6 +170,25 @@ TEST(Interpret, ScansAlongTheLastLoop) {
   for (int i = 0; i < 6; ++i) EXPECT_EQ(y.as<float>()[i], expected[i]);
 }
 
+TEST(Interpret, AReductionKeepsTheSignOfZero) {
+  const HostTensor y = run(R"(loops f {
+  buffer %x: f32[3, 2] input 0
+  buffer %y: f32[3] output 0
+  group amax
+    nest i0: 3 | i1: 2
+      v0 = load %x[i0, i1]
+      v1 = reduce amax v0
+      store %y[i0] = v1
+  input %x
+  output %y
+}
+)",
+                           {tensor<float>(NACRE_f32, {3, 2}, {-0.f, -1, 0, -1, -2, -1})});
+  EXPECT_TRUE(y.as<float>()[0] == 0 && std::signbit(y.as<float>()[0]));
+  EXPECT_TRUE(y.as<float>()[1] == 0 && !std::signbit(y.as<float>()[1]));
+  EXPECT_EQ(y.as<float>()[2], -1);
+}
+
 TEST(VerifyLoops, RefusesWhatIsWrong) {
   const auto broken = [](const std::string& nest) {
     return "loops f {\n  buffer %x: f32[4] input 0\n  buffer %t: f32[4] temporary\n  buffer %y: f32[4] output 0\n"
