@@ -178,7 +178,7 @@ static nacre_status check_address(nacre_session* s, const char* what, uint32_t n
 }
 
 nacre_status nacre_bind_check(nacre_session* s, const nacre_tensor* inputs,
-                                    const nacre_buffer* outputs) {
+                              const nacre_buffer* outputs) {
   const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
   for (uint32_t i = 0; i < e->input_count; ++i) {
     nacre_status status =

@@ -14,6 +14,7 @@ namespace nacre {
 namespace {
 
 Results reshape_as_recorded(Call& c) { return reshape(c.self(), c.output_shape()); }
+
 // A size that varies was not 1 for export: where it is, the result has another rank.
 Results squeeze(Call& c) {
   const Tensor x = c.self();

@@ -171,7 +171,10 @@ static void time_queued(const nacre_model* model, const nacre_tensor* inputs, ui
   nacre_session* session;
   nacre_session_options options = {.cuda_queued = 1};
   double* took = calloc((size_t)repeat + 1, sizeof *took);
-  if (!took || nacre_session_make(model, &options, NULL, 0, &session)) return;
+  if (!took || nacre_session_make(model, &options, NULL, 0, &session)) {
+    free(took);
+    return;
+  }
   nacre_status status = NACRE_OK;
   for (int i = 0; i < 3 && !status; ++i) status = nacre_run(session, 0, inputs, input_count, outputs, output_count);
   if (!status) status = nacre_session_wait(session);

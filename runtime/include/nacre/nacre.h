@@ -100,8 +100,8 @@ typedef struct nacre_open_options {
   uint32_t device;  // NACRE_DEVICE_...
 } nacre_open_options;
 
-// Where variants may run. ANY: on a GPU where there is one that the artifact has code for. libnacre knows processors alone;
-// libnacre_cuda both.
+// Where variants may run. ANY: on a GPU where there is one that the artifact has code for. libnacre knows processors alone,
+// whatever is asked for; libnacre_cuda both.
 enum { NACRE_DEVICE_ANY = 0, NACRE_DEVICE_CPU = 1, NACRE_DEVICE_CUDA = 2 };
 
 // Maps a file. `options` and `error` may be NULL. Weights are used where they lie in the mapping,
