@@ -2,8 +2,8 @@
 //
 //   camera MODEL.nacre [--frames N] [--rate FPS]
 //
-// The model has one float32 input of fixed shape, the image, and any outputs of fixed shapes. The camera is made up: a pattern that
-// moves, written into pinned memory at `rate` frames a second (0: as fast as they are taken).
+// The model has one float32 input of fixed shape, the image, and outputs of fixed shapes, the first one float32. The camera is made
+// up: a pattern that moves, written into pinned memory at `rate` frames a second (0: as fast as they are taken).
 #include <cuda_runtime_api.h>
 #include <nacre/cuda.h>
 #include <nacre/dtype.h>

@@ -3,7 +3,7 @@
 //
 //   addresses   of the device have a bit that no pointer of the host has: who mixes them up crashes
 //   streams     what is queued is done when the stream is waited for, and not before
-//   kernels     are found by their names: `scale` doubles, `divide` reports an error in the data
+//   kernels     are found by their names: `scale` doubles, `divide` reports an error in the data, `crash` loses the device
 #include "tests/unit/runtime/cuda_driver_stub.h"
 
 #include <cstdlib>

@@ -208,7 +208,7 @@ TEST(Cuda, ALostDeviceClosesTheSessionAndNothingElse) {
   EXPECT_EQ(figures().blocks, blocks) << "memory of the device was not given back";
 }
 
-// Each function of the driver that a call uses, failing once: an error that has the driver's text, nothing lost, no crash.
+// Each function of the driver that a call uses, failing once: an error, nothing lost, no crash.
 TEST(Cuda, EveryFunctionMayFail) {
   const int blocks = figures().blocks;
   for (const char* function : {"cuMemAlloc", "cuMemHostAlloc", "cuStreamCreate", "cuEventCreate", "cuMemsetD8Async", "cuModuleLoadData",
