@@ -342,7 +342,8 @@ class Product {
     tile_ = choose_half_tile({count(batches), count(m), count(n), count(k), code_cost(epilogue_.code), along_n, elements, all.constant().has_value()}, k_.target);
     const Expr tiles = simplify(batches * ceildiv(m, tile_.rows) * ceildiv(n, tile_.columns), facts_);
     launch_.threads = 32 * tile_.warps_m * tile_.warps_n;
-    launch_.blocks = tile_.splits == 1 ? min(tiles, Expr(int64_t{1} << 20)) : simplify(tiles * tile_.splits, facts_);
+    // Whole clusters, where there is nothing to compute, too.
+    launch_.blocks = tile_.splits == 1 ? min(tiles, Expr(int64_t{1} << 20)) : simplify(max(tiles, Expr(1)) * tile_.splits, facts_);
     launch_.shared_bytes = tile_.shared_bytes;
     const bool clusters = k_.target.compute_capability >= 90;
     if (clusters) launch_.cluster = tile_.splits;

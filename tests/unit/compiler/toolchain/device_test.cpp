@@ -12,6 +12,7 @@
 #include "compiler/support/target.h"
 #include "compiler/toolchain/nvrtc.h"
 #include "formats/device_image.h"
+#include "formats/expr.h"
 
 namespace nacre {
 namespace {
@@ -108,6 +109,44 @@ size_t kernel_count(const std::string& text) {
   size_t count = 0;
   for (size_t at = text.find("__global__"); at != std::string::npos; at = text.find("__global__", at + 1)) ++count;
   return count;
+}
+
+// A grid is a whole number of clusters, of no rows, too.
+TEST(Device, NoRowsAreAGridOfWholeClusters) {
+  if (!has_compiler()) GTEST_SKIP() << "libnvrtc.so is not here, so that nothing can be compiled for CUDA devices";
+  Program program;
+  program.graph = parse_graph(R"(graph forward functional {
+  symbol s0: [0, 64]
+  input %x: f32[s0, 3072] user "x"
+  input %w: f32[768, 3072] parameter "w"
+  %t: f32[s0, 3072] = aten.cumsum.default(self=%x, dim=1)
+  %y: f32[s0, 768] = aten.linear.default(input=%t, weight=%w)
+  output %y user
+}
+)");
+  program.weights = {{"w", ones({768, 3072})}};
+  CompileOptions options;
+  options.target = "cuda-sm_90";
+  options.precision = NACRE_f16;
+  std::string kernels;
+  options.dump = [&](const std::string& file, const std::string& layer) {
+    if (file.starts_with("6-kernels")) kernels = layer;
+  };
+  const CompiledModel model = compile(std::move(program), options);
+  const size_t at = kernels.find("__cluster_dims__(");
+  ASSERT_NE(at, std::string::npos) << kernels;
+  const int64_t cluster = std::stoll(kernels.substr(at + std::strlen("__cluster_dims__(")));
+  ASSERT_GT(cluster, 1);
+  const formats::Entry& entry = model.artifact.entries.at(0);
+  std::vector<nacre_node> nodes;
+  for (const std::vector<formats::Node>* list : {&entry.nodes, &entry.variants.at(0).nodes})
+    for (const formats::Node& n : *list) nodes.push_back({n.kind, n.a, n.b});
+  const int64_t rows = 0;
+  std::vector<int64_t> values(nodes.size());
+  ASSERT_TRUE(nacre_expr_evaluate(nodes.data(), static_cast<uint32_t>(nodes.size()), 0, &rows, values.data()));
+  const formats::Command& product = entry.variants.at(0).commands.at(1);
+  ASSERT_GT(product.grid, 0u);
+  EXPECT_EQ(values.at(product.grid - 1), cluster);
 }
 
 TEST(Device, AttentionThatIsWrittenOutIsOneKernel) {
