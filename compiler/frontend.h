@@ -34,6 +34,8 @@ enum class OracleType {
   wide,     // float32 and lower become float64
   rounded,  // the same, and what is float64 in the graph is rounded to float32 before
   narrow,   // float64 becomes float32
+  float16,  // float32 becomes float16
+  bfloat16,
 };
 
 struct Frontend {

@@ -95,11 +95,22 @@ bool is_low_precision(c10::ScalarType type) {
 }
 
 c10::ScalarType oracle_type(c10::ScalarType type, OracleType oracle) {
-  if (oracle == OracleType::own || !(at::isFloatingType(type) || at::isComplexType(type))) return type;
-  if (oracle == OracleType::narrow && is_low_precision(type)) return type;
-  const bool wide = oracle != OracleType::narrow;
-  if (c10::isComplexType(type)) return wide ? c10::kComplexDouble : c10::kComplexFloat;
-  return wide ? c10::kDouble : c10::kFloat;
+  const bool is_complex = c10::isComplexType(type);
+  switch (oracle) {
+    case OracleType::own:
+      return type;
+    case OracleType::wide:
+    case OracleType::rounded:
+      if (!is_low_precision(type)) return type;
+      return is_complex ? c10::kComplexDouble : c10::kDouble;
+    case OracleType::narrow:
+      return type == c10::kDouble ? c10::kFloat : type == c10::kComplexDouble ? c10::kComplexFloat : type;
+    case OracleType::float16:
+      return type == c10::kFloat ? c10::kHalf : type;
+    case OracleType::bfloat16:
+      return type == c10::kFloat ? c10::kBFloat16 : type;
+  }
+  return type;
 }
 
 at::Tensor borrow(const HostTensor& tensor) {

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "compiler/command/compare.h"
+#include "compiler/command/stages.h"
+#include "compiler/support/error.h"
 #include "compiler/support/dtype.h"
 #include "compiler/support/file.h"
 
@@ -33,7 +35,8 @@ class Pack {
   }
 
   // What a result has to be near to, and how near.
-  std::string expected(const HostTensor& own, const HostTensor* reference) {
+  // `half`: PyTorch's result in the 16 bits of the precision, or null.
+  std::string expected(const HostTensor& own, const HostTensor* reference, const HostTensor* half) {
     const auto values = as_doubles(own);
     if (!values) return put(own.data.get(), own.size_bytes) + " -1";
     const Comparison rule = compare(own, own, reference);
@@ -42,8 +45,10 @@ class Pack {
       for (std::size_t i = 0; i < best.size(); ++i)
         if (std::isfinite(best[i]) && std::isfinite((*wide)[i])) best[i] = (*wide)[i];
     double limit = rule.limit;
-    // A bound, and not the rule, which would want PyTorch's own error in that precision.
-    if (precision_ != NACRE_f32) limit = std::max(limit, 24 * (precision_ == NACRE_f16 ? 0x1p-10 : 0x1p-7) * rule.magnitude);
+    if (half && half->shape == own.shape)
+      limit = std::max(limit, compare(*half, *half, reference ? reference : &own).limit);
+    else if (precision_ != NACRE_f32)
+      limit = std::max(limit, 24 * (precision_ == NACRE_f16 ? 0x1p-10 : 0x1p-7) * rule.magnitude);
     return fmt::format("{} {}", put(best.data(), best.size() * sizeof(double)), limit);
   }
 
@@ -71,19 +76,31 @@ bool all_dense(const CaseSet& set) {
 
 }  // namespace
 
-void pack_case(const Case& the_case, const formats::Artifact& artifact, nacre_dtype precision, const std::filesystem::path& folder) {
+void pack_case(const Case& the_case, const Program& captured, const formats::Artifact& artifact, const PackLimits& limits,
+               const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
-  Pack pack(precision);
+  Pack pack(limits.precision);
+  std::unique_ptr<Runner> eager;
+  if (limits.precision != NACRE_f32 && !limits.bound && !the_case.shape_only)
+    eager = make_graph_runner(captured, limits.precision == NACRE_f16 ? OracleType::float16 : OracleType::bfloat16);
   for (const CaseSet& set : the_case.sets) {
     if (set.refuse || !set.shared.empty() || !all_dense(set)) continue;
     pack.line("set " + set.name.substr(0, set.name.find(' ')));
     if (set.continues) pack.line("continues");
     for (const HostTensor& input : set.inputs) pack.line(fmt::format("input {} {}", pack.described(input, false), pack.put(input.data.get(), input.size_bytes)));
     if (the_case.shape_only) continue;
+    CallResult half;
+    if (eager && !set.continues) eager->reset();
+    try {
+      if (eager) half = eager->call(set.inputs);
+    } catch (const Error& error) {
+      if (error.kind == ErrorKind::internal) throw;
+      eager.reset();
+    }
     for (std::size_t i = 0; i < set.outputs.size(); ++i)
-      pack.line(fmt::format("output {} {}", pack.described(set.outputs[i], true), pack.expected(set.outputs[i], set.output64(i))));
+      pack.line(fmt::format("output {} {}", pack.described(set.outputs[i], true), pack.expected(set.outputs[i], set.output64(i), i < half.outputs.size() ? &half.outputs[i] : nullptr)));
     for (const auto& [input, after] : set.after_inputs)
-      pack.line(fmt::format("after {} {}", input, pack.expected(after, found_in(set.after_inputs64, input))));
+      pack.line(fmt::format("after {} {}", input, pack.expected(after, found_in(set.after_inputs64, input), found_in(half.after_inputs, input))));
   }
   std::string model;
   formats::write_artifact(artifact, [&](std::span<const std::uint8_t> part) { model.append(reinterpret_cast<const char*>(part.data()), part.size()); });

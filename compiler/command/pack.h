@@ -5,11 +5,20 @@
 #include <filesystem>
 
 #include "compiler/command/cases.h"
+#include "compiler/graph/graph.h"
 #include "formats/writer.h"
 
 namespace nacre {
 
-// `precision`: of what a device keeps between kernels; the limits of errors grow with it.
-void pack_case(const Case& the_case, const formats::Artifact& artifact, nacre_dtype precision, const std::filesystem::path& folder);
+// How near results must be.
+struct PackLimits {
+  nacre_dtype precision;  // of what a device keeps between kernels
+  // Of 16 bits: 24 units of rounding. Otherwise the rule of compare.h with PyTorch's own error in that type (and the bound where
+  // PyTorch has no such operator), for which the program runs in 16 bits: on a processor, whole models take minutes.
+  bool bound = false;
+};
+
+void pack_case(const Case& the_case, const Program& captured, const formats::Artifact& artifact, const PackLimits& limits,
+               const std::filesystem::path& folder);
 
 }  // namespace nacre

@@ -44,6 +44,7 @@ struct VerifyOptions {
   std::string target = "native";
   std::string precision = "fp32";
   std::string pack;
+  bool pack_bound = false;
   std::string emit = "artifact";
   unsigned jobs = 0;
   unsigned threads = 1;
@@ -123,7 +124,8 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     if (!options.pack.empty()) {
       verdict.stage = stage_name(Stage::artifact);
       entered(verdict.stage);
-      pack_case(the_case, pipeline.model().artifact, compile_options.precision, std::filesystem::path(options.pack) / the_case.name);
+      pack_case(the_case, pipeline.captured(), pipeline.model().artifact, {compile_options.precision, options.pack_bound},
+                std::filesystem::path(options.pack) / the_case.name);
       verdict.passed = true;
       verdict.summary = "packed";
       return verdict;
@@ -367,6 +369,8 @@ Action add_verify(CLI::App& app) {
   verb->add_option("--pack", options->pack,
                    "instead of running them: compile, and write what a machine without PyTorch needs to run and judge them (tests/cuda)")
       ->type_name("FOLDER");
+  verb->add_flag("--pack-bound", options->pack_bound,
+                 "with --pack and 16 bits: a bound of 24 units of rounding instead of the rule, which runs the program in 16 bits here");
   verb->add_option("--emit", options->emit,
                    "what stands for the artifact: `artifact` (default) or a `static` library, as "
                    "nacre compile makes it")
