@@ -35,10 +35,11 @@ namespace detail {
 
 NACRE_INLINE uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
-// 16 bytes to shared memory; zeros from nowhere.
+// 16 bytes to shared memory; zeros from nowhere. Where no lane of a warp reads, sm_90 looks up the address all the same.
+__device__ const uint4 kNowhere = {};
 NACRE_INLINE void copy_later(uint32_t to, const void* from) {
   const int bytes = from ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from ? __cvta_generic_to_global(from) : 0ull), "r"(bytes) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(__cvta_generic_to_global(from ? from : &kNowhere)), "r"(bytes) : "memory");
 }
 NACRE_INLINE void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int kOpen>
