@@ -523,6 +523,7 @@ void nacre_cuda_session_destroy(nacre_session* s) {
   if (!cuda) return;
   d = driver_of(s);
   if (!d->cuCtxPushCurrent(s->model->cuda->context)) {
+    if (cuda->stream) d->cuStreamSynchronize(cuda->stream);  // queued calls
     drop_graph(s);
     if (cuda->memory) d->cuMemFree(cuda->memory);
     if (cuda->state) d->cuMemFree(cuda->state);

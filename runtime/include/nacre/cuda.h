@@ -4,7 +4,7 @@
 // kernels use where it lies (and which must be dense there). Two session options change how a variant for a GPU runs:
 //
 //   cuda_stream   a CUstream of the device's primary context (the one that CUDA's runtime library uses): kernels and copies go
-//                 there, after what is queued on it. NULL: a stream of the session's own.
+//                 there, after what is queued on it. It outlives the session. NULL: a stream of the session's own.
 //   cuda_queued   not 0: inputs and outputs lie on the device, but for numbers (inputs without dimensions), and are dense;
 //                 nacre_run does not ask where, and returns when the call is queued. What follows on the stream finds
 //                 the outputs there. A program with branches, or with sizes that depend on data, still waits for what decides them.

@@ -268,6 +268,7 @@ NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, cons
   float* const results = reinterpret_cast<float*>(dynamic_memory + (base - shared_address(dynamic_memory)));
   const I tiles_m = (m + kM - 1) / kM, tiles_n = (n + kN - 1) / kN, tiles = batches * tiles_m * tiles_n;
   const int steps = static_cast<int>((k + kDepth - 1) / kDepth), rank = blockIdx.x % kSplits;
+  if (tiles == 0) await_previous();  // what comes after this kernel counts on the ones before
   const int first = steps * rank / kSplits, count = steps * (rank + 1) / kSplits - first;
   for (I tile = blockIdx.x / kSplits; tile < tiles; tile += gridDim.x / kSplits) {
     const I batch = tile / (tiles_m * tiles_n), m0 = tile % tiles_m * kM, n0 = tile / tiles_m % tiles_n * kN;
