@@ -460,10 +460,14 @@ Results ldexp(Call& c) {
   return mul(as_tensor(c.builder(), x, dtype), cast(exp2(cast(e, power)), dtype));
 }
 
+// The product and its sign are those of int32 where the dtype is narrower, as in C++; then it wraps.
 Tensor least_common_multiple(const Operand& a, const Operand& b) {
   Tensor divisor = gcd(a, b);
+  const nacre_dtype dtype = divisor.dtype();
+  const nacre_dtype wide = nacre_dtype_size_bytes(dtype) < 4 ? NACRE_i32 : dtype;
   Tensor whole = where(eq(divisor, 0), full_like(divisor, 1), divisor);
-  return abs(mul(div_trunc(a, whole), b));
+  Tensor quotient = cast(div_trunc(a, whole), wide), other = cast(as_tensor(divisor.builder(), b, dtype), wide);
+  return cast(abs(mul(quotient, other)), dtype);
 }
 
 // x = mantissa * 2^exponent with 1/2 <= |mantissa| < 1. The logarithm may be off by one next to a power of two; scaling by a

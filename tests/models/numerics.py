@@ -155,7 +155,7 @@ def grouped():
 
 class Edges(nn.Module):
     """Numbers at the ends of their types: floor division with the signs of its zeros, the next number, Bessel functions that
-    overflow, choices between numbers of 16 bits, zeros that ReLU and limits leave as they are, quantiles far out."""
+    overflow, choices between numbers of 16 bits, zeros that ReLU and limits leave as they are, quantiles far out, least common multiples."""
 
     reads_bits = True
 
@@ -171,6 +171,10 @@ class Edges(nn.Module):
             if a.dtype in (torch.float32, torch.float64):
                 results += [torch.special.i1(a), torch.special.ndtri(a.abs()), 1 / torch.relu(a).nan_to_num(5.0),
                             1 / a.clamp(-1.0, 0.0).nan_to_num(5.0)]
+        whole = torch.arange(-128, 128)
+        for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32):  # least common multiples that wrap
+            n = whole.to(dtype) if dtype in (torch.int8, torch.uint8) else (whole * 250).to(dtype)
+            results.append(torch.lcm(n, n[::7, None]))
         return tuple(results)
 
 
