@@ -1,6 +1,5 @@
 #include "exporter/hidden_writes.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -126,11 +125,6 @@ void expand_fill_diagonal(const Node& node, Graph& graph, std::vector<Node>& nod
   make("aten.alias.default", {{"self", self}}, node.outputs);
 }
 
-// batch_norm of no elements gives them back, whatever their rank, and leaves the statistics.
-bool is_empty(const Value& value) {
-  return std::any_of(value.shape.begin(), value.shape.end(), [](const Expr& e) { return e.is(0); });
-}
-
 }  // namespace
 
 Graph with_visible_writes(Graph graph) {
@@ -146,9 +140,10 @@ Graph with_visible_writes(Graph graph) {
       expand_fill_diagonal(node, graph, nodes);
       continue;
     }
+    // Of no elements it gives them back, whatever their rank, and leaves the statistics.
     if (one_of(name,
                {"batch_norm", "native_batch_norm", "cudnn_batch_norm", "_batch_norm_impl_index"}) &&
-        true_argument(node, "training") && statistics && !is_empty(graph[first_tensor(node)])) {
+        true_argument(node, "training") && statistics && !product(graph[first_tensor(node)].shape).is(0)) {
       if (name != "batch_norm" && name != "native_batch_norm")
         fail_at(ErrorKind::unsupported, where_text(node.where), "{} in training mode", node.op);
       node.op = "aten._native_batch_norm_legit.default";

@@ -44,7 +44,7 @@ struct CaseSet {
 
 // The value under a key, or null.
 template <typename Map, typename Key>
-const HostTensor* found_in(const Map& map, const Key& key) {
+const typename Map::mapped_type* found_in(const Map& map, const Key& key) {
   const auto found = map.find(key);
   return found == map.end() ? nullptr : &found->second;
 }

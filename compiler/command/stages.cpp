@@ -245,8 +245,8 @@ Comparison failure(std::string reason) {
 
 template <typename Key>
 double value_or_0(const std::map<Key, double>& map, const Key& key) {
-  const auto found = map.find(key);
-  return found == map.end() ? 0 : found->second;
+  const double* found = found_in(map, key);
+  return found ? *found : 0;
 }
 
 // Runs a program in float32 and, on the same values, in float64, in step with PyTorch's own runs.

@@ -26,6 +26,13 @@ bool has_compiler() {
   }
 }
 
+class DeviceCode : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_compiler()) GTEST_SKIP() << "libnvrtc.so is not here, so that nothing can be compiled for CUDA devices";
+  }
+};
+
 // Of each kind of kernel one: pointwise, a row's reductions, a product, a sort.
 constexpr const char* kProgram = R"(graph forward functional {
   symbol s0: [1, 512] hint 32
@@ -47,8 +54,7 @@ nacre_device_image head_of(const formats::Image& image) {
   return head;
 }
 
-TEST(Device, CompilesForEveryDeviceAtOnceAndForLaterOnes) {
-  if (!has_compiler()) GTEST_SKIP() << "libnvrtc.so is not here, so that nothing can be compiled for CUDA devices";
+TEST_F(DeviceCode, CompilesForEveryDeviceAtOnceAndForLaterOnes) {
   Program program;
   program.graph = parse_graph(kProgram);
   CompileOptions options;
@@ -112,8 +118,7 @@ size_t kernel_count(const std::string& text) {
 }
 
 // A grid is a whole number of clusters, of no rows, too.
-TEST(Device, NoRowsAreAGridOfWholeClusters) {
-  if (!has_compiler()) GTEST_SKIP() << "libnvrtc.so is not here, so that nothing can be compiled for CUDA devices";
+TEST_F(DeviceCode, NoRowsAreAGridOfWholeClusters) {
   Program program;
   program.graph = parse_graph(R"(graph forward functional {
   symbol s0: [0, 64]
@@ -149,8 +154,7 @@ TEST(Device, NoRowsAreAGridOfWholeClusters) {
   EXPECT_EQ(values.at(product.grid - 1), cluster);
 }
 
-TEST(Device, AttentionThatIsWrittenOutIsOneKernel) {
-  if (!has_compiler()) GTEST_SKIP() << "libnvrtc.so is not here, so that nothing can be compiled for CUDA devices";
+TEST_F(DeviceCode, AttentionThatIsWrittenOutIsOneKernel) {
   const std::string kernels = half_kernels(R"(graph forward functional {
   input %x: f32[4, 49, 96] user "x"
   input %w: f32[96, 96] parameter "w"
@@ -174,8 +178,7 @@ TEST(Device, AttentionThatIsWrittenOutIsOneKernel) {
   EXPECT_NE(kernels.find("2.500000000e-01f, __builtin_nanf(\"\"),"), std::string::npos) << kernels;
 }
 
-TEST(Device, WhatOnlyLooksLikeAttentionStaysProducts) {
-  if (!has_compiler()) GTEST_SKIP() << "libnvrtc.so is not here, so that nothing can be compiled for CUDA devices";
+TEST_F(DeviceCode, WhatOnlyLooksLikeAttentionStaysProducts) {
   // The softmax is of some of the scores.
   const std::string some = half_kernels(R"(graph forward functional {
   input %x: f32[4, 48, 96] user "x"
@@ -213,8 +216,7 @@ TEST(Device, WhatOnlyLooksLikeAttentionStaysProducts) {
   EXPECT_EQ(again.find("attention_half"), std::string::npos) << again;
 }
 
-TEST(Device, AnImageOfFewChannelsIsTakenInPatches) {
-  if (!has_compiler()) GTEST_SKIP() << "libnvrtc.so is not here, so that nothing can be compiled for CUDA devices";
+TEST_F(DeviceCode, AnImageOfFewChannelsIsTakenInPatches) {
   const std::string kernels = half_kernels(R"(graph forward functional {
   input %x: f32[1, 3, 32, 32] user "x"
   input %w: f32[16, 3, 3, 3] parameter "w"
