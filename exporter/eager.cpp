@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "compiler/graph/ops.h"
@@ -61,6 +62,45 @@ HostTensor host_of(const c10::IValue& value) {
   return {};
 }
 
+// The variance (and mean) of float32, added up one by one in float32. PyTorch's own kernel for float32 adds up in float64,
+// as that for float64 does: it says nothing of what the latter rounds.
+std::vector<c10::IValue> narrow_variance(const Node& node, const c10::FunctionSchema& schema, const std::vector<c10::IValue>& arguments) {
+  const auto given = [&](const char* name) {
+    const std::optional<int> at = schema.argumentIndexWithName(name);
+    return at ? arguments.at(static_cast<size_t>(*at)) : c10::IValue();
+  };
+  const at::Tensor x = arguments.at(0).toTensor();
+  std::vector<bool> is_reduced(static_cast<size_t>(x.dim()), given("dim").isNone() || given("dim").toIntVector().empty());
+  if (!given("dim").isNone())
+    for (int64_t d : given("dim").toIntVector()) is_reduced[static_cast<size_t>(d < 0 ? d + x.dim() : d)] = true;
+  std::vector<int64_t> order, sizes;
+  int64_t count = 1;
+  for (const bool reduced : {false, true})
+    for (int64_t d = 0; d < x.dim(); ++d)
+      if (is_reduced[static_cast<size_t>(d)] == reduced) {
+        order.push_back(d);
+        if (reduced) count *= x.size(d);
+      }
+  const bool keeps = given("keepdim").isBool() && given("keepdim").toBool();
+  for (int64_t d = 0; d < x.dim(); ++d)
+    if (keeps || !is_reduced[static_cast<size_t>(d)]) sizes.push_back(is_reduced[static_cast<size_t>(d)] ? 1 : x.size(d));
+  double correction = given("unbiased").isBool() && !given("unbiased").toBool() ? 0 : 1;
+  if (given("correction").isScalar()) correction = given("correction").toScalar().toDouble();
+
+  const at::Tensor rows = x.permute(order).contiguous();
+  at::Tensor variance = at::empty(sizes, x.options()), mean = at::empty(sizes, x.options());
+  for (int64_t row = 0; row < variance.numel(); ++row) {
+    const float* in = rows.const_data_ptr<float>() + row * count;
+    const float average = std::accumulate(in, in + count, 0.0F) / static_cast<float>(count);
+    const float squares = std::accumulate(in, in + count, 0.0F, [&](float sum, float v) { return sum + (v - average) * (v - average); });
+    variance.data_ptr<float>()[row] = squares / static_cast<float>(std::max(0.0, static_cast<double>(count) - correction));
+    mean.data_ptr<float>()[row] = average;
+  }
+  std::vector<c10::IValue> results{node.op.starts_with("aten.std") ? variance.sqrt() : variance};
+  if (node.op.find("_mean.") != std::string::npos) results.emplace_back(mean);
+  return results;
+}
+
 class Executor {
  public:
   // `calls`, where not null, is told of the bodies that the graph's own nodes run.
@@ -105,6 +145,7 @@ class Executor {
 
  private:
   std::vector<c10::IValue> results_of(const Node& node);
+  void in_the_oracles_type(const Node& node, std::vector<c10::IValue>& results) const;
   c10::IValue number(const Node& node);
   std::vector<c10::IValue> run_subgraph(const std::string& name,
                                         const std::vector<c10::IValue>& operands);
@@ -176,7 +217,29 @@ std::vector<c10::IValue> Executor::results_of(const Node& node) {
   if (node.op.starts_with("sym.")) return {number(node)};
   if (node.op.starts_with("higher_order.")) return control_flow(node);
   c10::OperatorHandle op = aten::require_operator(node);
-  return aten::call(op, aten::arguments(node, op.schema(), environment_));
+  std::vector<c10::IValue> arguments = aten::arguments(node, op.schema(), environment_);
+  const bool varies = node.op.starts_with("aten.var.") || node.op.starts_with("aten.std.") || node.op.starts_with("aten.var_mean.") || node.op.starts_with("aten.std_mean.");
+  if (environment_.oracle == OracleType::narrow && varies && arguments[0].toTensor().scalar_type() == c10::kFloat)
+    return narrow_variance(node, op.schema(), arguments);
+  std::vector<c10::IValue> results = aten::call(op, std::move(arguments));
+  if (environment_.oracle != OracleType::own) in_the_oracles_type(node, results);
+  return results;
+}
+
+// A conversion between types that the oracle makes one gives memory of its own all the same: a write into it must not
+// reach what was converted. Operators that give float64 by themselves (float_power) are narrow, too.
+void Executor::in_the_oracles_type(const Node& node, std::vector<c10::IValue>& results) const {
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == kNoValue || !results[i].isTensor()) continue;
+    at::Tensor result = results[i].toTensor();
+    if (environment_.oracle == OracleType::narrow) results[i] = result = result.to(aten::oracle_type(result.scalar_type(), OracleType::narrow));
+    for (const auto& [name, argument] : node.args) {
+      const auto* from = std::get_if<ValueRef>(&argument);
+      if (!from || graph_[from->id].kind != ValueKind::tensor || graph_[from->id].dtype == graph_[node.outputs[i]].dtype) continue;
+      const c10::IValue source = output(argument);
+      if (source.isTensor() && source.toTensor().scalar_type() == result.scalar_type() && result.is_alias_of(source.toTensor())) results[i] = result.clone();
+    }
+  }
 }
 
 // Arithmetic of numbers that are not integer expressions of sizes: Python's rules.

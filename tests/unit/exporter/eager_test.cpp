@@ -38,5 +38,35 @@ TEST(Eager, RefusesADoubleWhereTheGraphHasAFloat) {
   EXPECT_THROW(run_eager(graph, {{"total", filled(1)}}, {wide}, OracleType::wide), Error);
 }
 
+TEST(Eager, ConversionThatTheOracleDoesNotNeedIsACopyAllTheSame) {
+  const Graph graph = parse_graph(R"(graph forward captured {
+  input %p: f32[2] parameter "p"
+  input %x: f32[2] user "x"
+  %wide: f64[2] = aten.to.dtype(%p, dtype=f64)
+  %product: f64[2] = aten.mul_.Tensor(%wide, other=%x)
+  output %product user "[0]"
+})");
+  const std::map<std::string, HostTensor> weights{{"p", filled(3)}};
+  for (int call = 0; call < 2; ++call)
+    EXPECT_EQ(run_eager(graph, weights, {filled(2)}, OracleType::narrow).at(0).as<float>()[0], 6);
+  EXPECT_EQ(weights.at("p").as<float>()[0], 3);
+}
+
+TEST(Eager, NarrowVarianceRoundsLikeFloat32) {
+  // 2^24 + 1 is no float32: added up in float64, the mean of these would be another.
+  const Graph graph = parse_graph(R"(graph forward captured {
+  input %x: f64[3] user "x"
+  %variance: f64[1], %mean: f64[1] = aten.var_mean.correction(%x, correction=0, keepdim=true)
+  output %variance user "[0]"
+  output %mean user "[1]"
+})");
+  std::byte* bytes = nullptr;
+  const HostTensor x = make_tensor(NACRE_f64, {3}, &bytes);
+  for (int i = 0; i < 3; ++i) reinterpret_cast<double*>(bytes)[i] = i == 0 ? 0x1p24 : 1;
+  const std::vector<HostTensor> results = run_eager(graph, {}, {x}, OracleType::narrow);
+  EXPECT_EQ(results.at(0).shape, std::vector<int64_t>{1});
+  EXPECT_EQ(results.at(1).as<float>()[0], 0x1p24F / 3);
+}
+
 }  // namespace
 }  // namespace nacre
