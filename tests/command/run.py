@@ -546,6 +546,24 @@ def test_an_artifact_without_code_for_a_gpu_refuses_one(bench):
     bench.refuses("bench", artifact, "--device", "gpu", says=("--device", "cuda"))
 
 
+def test_the_gpu_bench_prepares_and_carries(bench):
+    """What a machine with a GPU measures is compiled on one without, and taken there without the weights that it makes again."""
+    scripts, packs, there, archive = ROOT / "tests" / "bench" / "gpu", bench.folder(), bench.folder(), bench.folder() / "packs.tar.xz"
+
+    def script(name, *arguments):
+        done = subprocess.run([sys.executable, "-B", scripts / name, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT,
+                              env={**os.environ, "NACRE_BIN": str(bench.tool)})
+        assert done.returncode == 0, done.stdout + done.stderr
+    script("prepare.py", "--models", "lstm", "--precisions", "fp16", "--batches", "1,8", "--out", packs)
+    info = json.loads((packs / "lstm-fp16" / "info.json").read_text())
+    assert set(info["kernels"]) == {"b1", "b8"} and info["kernels"]["b1"] > 0, info
+    script("carry.py", "pack", packs, archive)
+    assert archive.stat().st_size < (packs / "lstm-fp16" / "model.nacre").stat().st_size / 10
+    script("carry.py", "unpack", archive, there)
+    assert (there / "lstm-fp16" / "model.nacre").read_bytes() == (packs / "lstm-fp16" / "model.nacre").read_bytes()
+    assert not (there / "lstm-fp16" / "holes.json").exists()
+
+
 # ---------------------------------------------------------------- inputs outside the guards
 
 def run_with(bench, name, *arrays, says):
