@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "compiler/graph/decompose_random.h"
+#include "compiler/support/dtype.h"
 #include "compiler/support/error.h"
 
 namespace nacre {
@@ -80,12 +81,15 @@ Tensor attention(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, con
     }
     additive = four_dims(expand(additive, wide), batch);
   }
-  Tensor y(b,
-           b.attention(four_dims(q, batch).id(), four_dims(k, batch).id(), four_dims(v, batch).id(),
-                       additive ? additive.id() : kNoValue, factor, is_causal));
   Shape result = batch;
   result.push_back(q.size(-2));
   result.push_back(v.size(-1));
+  // PyTorch takes integers only where there is nothing to compute.
+  const bool is_empty = std::any_of(result.begin(), result.end(), [](const Expr& e) { return e.is(0); });
+  if (!is_floating(q.dtype()) && is_empty) return full(b, result, 0, q.dtype());
+  Tensor y(b,
+           b.attention(four_dims(q, batch).id(), four_dims(k, batch).id(), four_dims(v, batch).id(),
+                       additive ? additive.id() : kNoValue, factor, is_causal));
   return reshape(y, result);
 }
 
