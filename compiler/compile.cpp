@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "compiler/codegen/program.h"
+#include "compiler/fusion/device.h"
 #include "compiler/fusion/fuse.h"
 #include "compiler/graph/clean.h"
 #include "compiler/graph/constants.h"
@@ -161,6 +162,7 @@ void fit(Form& form, const CompileOptions& options) {
 
 // Fused loops -> laid out, with packed weights, places in memory and the text of kernels.
 void finish_form(Form& form, const EntryTables& entry, PackedWeights& packed, const CompileOptions& options) {
+  if (form.target->compute_capability) form.program = fuse_for_device(std::move(form.program));
   if (form.target->compute_capability && options.precision != NACRE_f32) {
     choose_orders(form.program);
     take_patches(form.program, form.weights);

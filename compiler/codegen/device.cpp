@@ -36,10 +36,13 @@ class Emitter {
       launch_ = is_recurrent(group.contraction->kind) ? emit_device_recurrent(k_) : emit_device_product(k_);
     } else if (group.serial) {
       serial();
+    } else if (matrix_vector()) {
     } else if (!group.outer.empty()) {
       outer();
     } else if (group.nests.size() == 1) {
       alone();
+    } else if (nests_are_apart()) {
+      beside();
     } else {
       in_one_block();
     }
@@ -63,36 +66,108 @@ class Emitter {
     for (size_t i = 0; i < k_.group.outer.size(); ++i) k_.out.close();
   }
 
+  // A product with a vector, which each block may have to make first, for itself.
+  bool matrix_vector() {
+    const Group& group = k_.group;
+    if (std::any_of(group.outer.begin(), group.outer.end(), [](const LoopVar& loop) { return !loop.extent.is(1); })) return false;
+    std::set<BufferId> locals;
+    for (size_t i = 0; i + 1 < group.nests.size(); ++i)
+      for (const Store& s : group.nests[i].stores) {
+        if (k_.program[s.buffer].kind != BufferKind::local) return false;
+        locals.insert(s.buffer);
+      }
+    NestEmitter nest(k_, group.nests.back(), group.outer);
+    nest.prepare_device();
+    const auto product = nest.matrix_vector();
+    if (!product || std::any_of(group.nests.back().stores.begin(), group.nests.back().stores.end(), [&](const Store& s) { return locals.contains(s.buffer); })) return false;
+    const GemvTile tile = choose_gemv_tile(product->rows, product->terms, product->each, k_.target);
+    launch_.threads = 32 * tile.warps * tile.beside;
+    launch_.blocks = tile.blocks;
+    launch_.shared_bytes = tile.shared_bytes;
+    launch_.awaits = true;
+    nest.emit_matrix_vector(*product, tile, [&] {
+      for (const LoopVar& loop : group.outer) k_.out.line("[[maybe_unused]] constexpr isize {} = 0;", loop.name);
+      if (group.nests.size() < 2) return;
+      k_.out.line("const Team<{}> team;", launch_.threads);
+      place_locals(launch_.threads);
+      for (size_t i = 0; i + 1 < group.nests.size(); ++i) in_team(group.nests[i], launch_.threads, group.outer);
+    });
+    return true;
+  }
+
+  // How the points of a nest's own loops are spread: over teams of so many threads, several neighbours at a time or not.
+  struct Spread {
+    int width = 1;
+    Expr points;
+    bool pieces = false;
+  };
+
+  Spread spread_of(NestEmitter& nest, const Nest& of) const {
+    Spread spread{1, nest.kept_points(), false};
+    if (nest.reduces_in_pieces()) {
+      const int64_t pieces = typical_of(nest.reduced_points()) / 8;
+      spread.width = pieces <= 256 ? 32 : pieces <= 2048 ? kBlock : 1024;
+      return spread;
+    }
+    // Few long sums are better off with a block each.
+    if (!nest.piece_loop().empty() && (typical_of(spread.points) >= 128 || typical_of(nest.reduced_points()) < 2048)) {
+      const int64_t terms = typical_of(nest.reduced_points()), pieces = typical_of(spread.points) / 8;
+      if (pieces < kManyPoints / 4 && terms >= 32) spread.width = terms <= 256 ? 32 : terms <= 4096 ? kBlock : 1024;
+      spread.points = simplify(floordiv(spread.points, spread.width == 1 ? nest.choose_lanes(kEnoughThreads) : 8), facts_);
+      spread.pieces = true;
+      return spread;
+    }
+    if (nest.scans())
+      spread.points = floordiv(spread.points, imax_one(of.loops.back().extent));
+    else if (nest.reads_in_rows() || typical_of(spread.points) < kManyPoints)
+      spread.width = width_for(typical_of(nest.reduced_points()));
+    // Points of few terms are better off with a thread each where there are enough of them.
+    if (spread.width == 32 && typical_of(spread.points) >= 64 * kManyPoints && typical_of(nest.reduced_points()) < 32) spread.width = 1;
+    return spread;
+  }
+
   // A lone nest whose own loops are spread.
   void alone() {
     NestEmitter nest(k_, k_.group.nests[0], {});
     nest.prepare_device();
-    Expr points = nest.kept_points();
-    int width = 1;
-    if (nest.reduces_in_pieces()) {
-      const int64_t pieces = typical_of(nest.reduced_points()) / 8;
-      width = pieces <= 256 ? 32 : pieces <= 2048 ? kBlock : 1024;
-      team(width, points);
-      nest.emit_over_grid(width, false);
-      return;
+    const Spread spread = spread_of(nest, k_.group.nests[0]);
+    team(spread.width, spread.points);
+    nest.emit_over_grid(spread.width, spread.pieces);
+  }
+
+  // Whether no nest has anything to do with what another one writes.
+  bool nests_are_apart() const {
+    std::map<BufferId, size_t> writer;
+    for (size_t i = 0; i < k_.group.nests.size(); ++i)
+      for (const Store& s : k_.group.nests[i].stores)
+        if (k_.program[s.buffer].kind == BufferKind::local || !writer.emplace(s.buffer, i).second) return false;
+    for (size_t i = 0; i < k_.group.nests.size(); ++i)
+      for (const Scalar& s : k_.group.nests[i].code)
+        if (const auto found = s.op == ScalarOp::load ? writer.find(s.buffer) : writer.end(); found != writer.end() && found->second != i) return false;
+    return true;
+  }
+
+  // Nests side by side: each has some of the blocks.
+  void beside() {
+    launch_.threads = kBlock;
+    Expr first = 0;
+    for (size_t i = 0; i < k_.group.nests.size(); ++i) {
+      NestEmitter nest(k_, k_.group.nests[i], {});
+      nest.prepare_device();
+      Spread spread = spread_of(nest, k_.group.nests[i]);
+      spread.width = std::min(spread.width, kBlock);
+      const Expr blocks = simplify(min(max(ceildiv(spread.points, kBlock / spread.width), Expr(1)), Expr(kMostBlocks)), facts_), end = simplify(first + blocks, facts_);
+      if (i + 1 < k_.group.nests.size())
+        k_.out.open("{}if (blockIdx.x < {}) {{", i == 0 ? "" : "} else ", cpp(end, facts_));
+      else
+        k_.out.open("}} else {{");
+      k_.out.line("const TeamOfSome<{}> team({}, {});", spread.width, cpp(first, facts_), cpp(blocks, facts_));
+      nest.emit_over_grid(spread.width, spread.pieces);
+      k_.out.out();
+      first = end;
     }
-    // Few long sums are better off with a block each.
-    if (!nest.piece_loop().empty() && (typical_of(points) >= 128 || typical_of(nest.reduced_points()) < 2048)) {
-      const int64_t terms = typical_of(nest.reduced_points()), pieces = typical_of(points) / 8;
-      if (pieces < kManyPoints / 4 && terms >= 32) width = terms <= 256 ? 32 : terms <= 4096 ? kBlock : 1024;
-      points = simplify(floordiv(points, width == 1 ? nest.choose_lanes(kEnoughThreads) : 8), facts_);
-      team(width, points);
-      nest.emit_over_grid(width, true);
-      return;
-    }
-    if (nest.scans())
-      points = floordiv(points, imax_one(k_.group.nests[0].loops.back().extent));
-    else if (nest.reads_in_rows() || typical_of(points) < kManyPoints)
-      width = width_for(typical_of(nest.reduced_points()));
-    // Points of few terms are better off with a thread each where there are enough of them.
-    if (width == 32 && typical_of(points) >= 64 * kManyPoints && typical_of(nest.reduced_points()) < 32) width = 1;
-    team(width, points);
-    nest.emit_over_grid(width, false);
+    k_.out.line("}}");
+    launch_.blocks = first;
   }
 
   static Expr imax_one(const Expr& e) { return max(e, Expr(1)); }
@@ -133,14 +208,16 @@ class Emitter {
 
   // One after the other: each may read what the team's threads have written in the one before.
   void nests(int width, const std::vector<LoopVar>& around) {
-    for (const Nest& n : k_.group.nests) {
-      k_.out.open("{{");
-      NestEmitter nest(k_, n, around);
-      nest.prepare_device();
-      nest.emit_in_team(width);
-      k_.out.close();
-      if (width > 1) k_.out.line("team.sync();");
-    }
+    for (const Nest& n : k_.group.nests) in_team(n, width, around);
+  }
+
+  void in_team(const Nest& n, int width, const std::vector<LoopVar>& around) {
+    k_.out.open("{{");
+    NestEmitter nest(k_, n, around);
+    nest.prepare_device();
+    nest.emit_in_team(width);
+    k_.out.close();
+    if (width > 1) k_.out.line("team.sync();");
   }
 
   // `points`: iterations that teams take.

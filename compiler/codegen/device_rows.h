@@ -1,4 +1,4 @@
-// A device's kernels that call the kernel library: whole rows, and contractions that are no loop nests.
+// A device's kernels that call the kernel library: whole rows, and contractions, most of which are no loop nests.
 #pragma once
 
 #include "compiler/codegen/writer.h"
@@ -11,5 +11,8 @@ KernelSource::Launch emit_device_recurrent(KernelContext& k);
 
 // Whether attention runs on tensor cores; otherwise it has to be loops.
 bool attention_fits(const LoopProgram& program, const Group& group, const Target& target);
+
+// Whether a lone nest multiplies a matrix with one vector, in the way that has a tile.
+bool is_matrix_vector(const LoopProgram& program, const Group& group, const Target& target);
 
 }  // namespace nacre

@@ -64,6 +64,8 @@ double cost(const HalfProduct& product, const Shape& shape, const HalfTileChoice
 
 }  // namespace
 
+int multiprocessors_of(const Target& target) { return machine_of(target).multiprocessors; }
+
 HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target) {
   static constexpr Shape kWide[] = {{64, 32, 4, 1}, {64, 64, 4, 1}, {64, 128, 4, 1}, {128, 64, 8, 1}, {128, 128, 8, 1}};
   static constexpr Shape kAny[] = {{16, 64, 1, 4}, {32, 64, 2, 2}, {64, 32, 2, 2}, {64, 64, 2, 2}, {128, 64, 4, 2}, {128, 128, 2, 4}};

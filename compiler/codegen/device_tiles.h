@@ -1,4 +1,4 @@
-// Which tile of nacre/cuda_mma.h computes a product of 16-bit floats.
+// Which tile of nacre/cuda_mma.h computes a product of 16-bit floats, and which of nacre/cuda_gemv.h one with a vector.
 #pragma once
 
 #include <cstdint>
@@ -21,5 +21,15 @@ struct HalfTileChoice {
 
 // The one that the cost model thinks is the fastest.
 HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target);
+
+struct GemvTile {
+  int warps = 0, beside = 0, pieces = 0, rows = 0, stages = 0, shared_bytes = 0;
+  int64_t blocks = 0;
+};
+constexpr int kMostGemvPieces = 8;
+// `each`: elements in 16 bytes.
+GemvTile choose_gemv_tile(int64_t rows, int64_t terms, int64_t each, const Target& target);
+
+int multiprocessors_of(const Target& target);
 
 }  // namespace nacre

@@ -5,11 +5,14 @@
 // scalar and Clang's vectoriser does what it can.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "compiler/codegen/device_tiles.h"
 #include "compiler/codegen/writer.h"
 
 namespace nacre {
@@ -50,6 +53,16 @@ class NestEmitter {
   int64_t work() const;              // what a team divides among its threads, in such pieces where there are any
   Expr kept_points() const;
   Expr reduced_points() const;
+
+  // A sum, over the only reduced loop, of an element of a matrix times an expression that is the same for all of its rows: those of the
+  // only other loop. The numbers are scalars. `before` emits what stands between the wait for earlier kernels and the use of what they wrote.
+  struct MatrixVector {
+    int matrix = -1, vector = -1, sum = -1;
+    int64_t rows = 0, terms = 0, each = 8;  // elements in 16 bytes
+    bool constant = false;                  // it is there before earlier kernels are done
+  };
+  std::optional<MatrixVector> matrix_vector() const;
+  void emit_matrix_vector(const MatrixVector& product, const GemvTile& tile, const std::function<void()>& before);
 
   // True if the nest's own loops can be divided among threads.
   bool splittable() const;

@@ -12,6 +12,7 @@
 #include "compiler/graph/specialize.h"
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
+#include "compiler/fusion/device.h"
 #include "compiler/layout/choose.h"
 #include "compiler/loops/text.h"
 #include "compiler/loops/verify.h"
@@ -43,6 +44,7 @@ std::string source_text(const LoopProgram& program, const Target& target) {
 
 std::string lower_loops(LoopProgram program, Stage from, Stage to, const Target& target, const LowerOptions& options) {
   if (from < Stage::loops && to >= Stage::loops) program = to_fused(std::move(program));
+  if (from < Stage::layout && to >= Stage::layout && target.compute_capability) program = fuse_for_device(std::move(program));
   if (from < Stage::layout && to >= Stage::layout)
     program = choose_layout(std::move(program), target).program;
   if (options.memory_limit >= 0 && to >= Stage::layout) {

@@ -1,4 +1,4 @@
-// Moving the code of one nest into another: private to the rules.
+// Moving the code of one nest into another, for the rules and what is like them.
 #pragma once
 
 #include <functional>
@@ -21,6 +21,9 @@ struct Appended {
 Appended append(CodeBuilder& code, const std::vector<Scalar>& source, const std::map<std::string, Expr>& values,
                 Simplifier& simplify, const std::function<int(const Scalar&, const Scalar& source)>& take = nullptr);
 Store rewritten(const Store& store, const Appended& appended, Simplifier& simplify);
+
+// `nest`, of the consumer, with each load of what `store` stores replaced by the producer's code.
+Nest inlined(const FusionState& state, const Group& consumer, const Nest& nest, const Nest& producer, const Store& store);
 
 // Facts of the loops of a nest, without its scalars (whose numbers change while code moves).
 Simplifier loop_facts(const LoopProgram& program, const std::vector<LoopVar>& outer, const std::vector<LoopVar>& loops);

@@ -126,9 +126,6 @@ bool rename_copy(FusionState& state, int copy) {
 
 // ---- Inlining.
 
-namespace {
-
-// The nest with each load of `b` replaced by the producer's code.
 Nest inlined(const FusionState& state, const Group& consumer, const Nest& nest, const Nest& producer, const Store& store) {
   Simplifier simplify = loop_facts(state.program, consumer.outer, nest.loops);
   Nest result;
@@ -186,8 +183,6 @@ Nest inlined(const FusionState& state, const Group& consumer, const Nest& nest, 
   clean(result);
   return result;
 }
-
-}  // namespace
 
 bool inline_reader_of_stored(FusionState& state, int p) {
   if (!is_pointwise(state[p]) || code_cost(state[p].nests[0].code) > 4) return false;

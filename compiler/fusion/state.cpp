@@ -32,6 +32,13 @@ void FusionState::forget(int group) {
   writes_[g].clear();
 }
 
+BufferId FusionState::add_buffer(Buffer buffer) {
+  program.buffers.push_back(std::move(buffer));
+  readers_.emplace_back();
+  writers_.emplace_back();
+  return static_cast<BufferId>(program.buffers.size()) - 1;
+}
+
 void FusionState::replace(int group, Group with) {
   forget(group);
   program.groups[static_cast<size_t>(group)] = std::move(with);

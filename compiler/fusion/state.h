@@ -32,6 +32,7 @@ class FusionState {
   // True if the value must be in memory after the program: an output, a state, what a mutated input gets.
   bool leaves(BufferId b) const;
 
+  BufferId add_buffer(Buffer buffer);
   void replace(int group, Group with);
   void kill(int group);
 

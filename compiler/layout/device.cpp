@@ -7,6 +7,7 @@
 #include "compiler/codegen/device_rows.h"
 #include "compiler/layout/attention.h"
 #include "compiler/layout/generic.h"
+#include "compiler/layout/merge.h"
 #include "compiler/layout/recurrent.h"
 #include "compiler/loops/address.h"
 #include "compiler/loops/code.h"
@@ -124,6 +125,7 @@ LoopProgram lay_out_for_device(LoopProgram program, const Target& target) {
   for (const Group& group : std::vector<Group>(program.groups))
     for (Group& part : as_kernels(program, group, target)) groups.push_back(std::move(part));
   program.groups = std::move(groups);
+  program = merge_kernels(std::move(program), target);
   for (Group& group : program.groups)
     while (deepen(program, group)) {
     }

@@ -112,6 +112,17 @@ void Lowering::lower_gather(const Node& node, const NodeArgs& args) {
   new_group("gather").nests.push_back(std::move(nest));
 }
 
+namespace {
+
+// Whether no two points write to one place: each loop moves a dim of its own.
+bool places_are_apart(const std::vector<Expr>& at, const std::vector<LoopVar>& loops) {
+  return std::all_of(loops.begin(), loops.end(), [&](const LoopVar& loop) {
+    return loop.extent.is(1) || std::find(at.begin(), at.end(), Expr::symbol(loop.name)) != at.end();
+  });
+}
+
+}  // namespace
+
 void Lowering::lower_index_put(const Node& node, const NodeArgs& args) {
   const ValueId x = args.value("x"), values = args.value("values");
   const std::vector<ValueId> indices = args.values("indices");
@@ -124,9 +135,9 @@ void Lowering::lower_index_put(const Node& node, const NodeArgs& args) {
   store.at = indexed_at(code, graph_[x].shape, indices, d.index, d.simplify, args.flag("wrap", true), node.where);
   store.mode = args.flag("accumulate", false) ? StoreMode::add : StoreMode::assign;
   store.buffer = updatable(node, x);
-  nest.stores.push_back(std::move(store));
   Group& group = new_group("index_put");
-  group.serial = true;
+  group.serial = !places_are_apart(store.at, nest.loops);
+  nest.stores.push_back(std::move(store));
   group.nests.push_back(std::move(nest));
 }
 
@@ -156,9 +167,9 @@ void Lowering::lower_scatter(const Node& node, const NodeArgs& args) {
                                   : StoreMode::assign;
   check(store.mode != StoreMode::assign || reduce == "none", "scatter with reduce {}", reduce);
   store.buffer = updatable(node, x);
-  nest.stores.push_back(std::move(store));
   Group& group = new_group("scatter");
-  group.serial = true;
+  group.serial = !places_are_apart(store.at, nest.loops);
+  nest.stores.push_back(std::move(store));
   group.nests.push_back(std::move(nest));
 }
 

@@ -8,6 +8,7 @@
 #include "nacre/cuda_rows.h"
 #include "nacre/cuda_recurrent.h"
 #include "nacre/cuda_gemm.h"
+#include "nacre/cuda_gemv.h"
 #include "nacre/cuda_mma.h"
 #include "nacre/cuda_attention.h"
 #endif

@@ -1,6 +1,7 @@
 // Threads that work together: W of them, 1, 32, or all of a block.
 //
 //   Team<W> team     index(), count(): which team of how many; rank(), size(): which thread of the team
+//   TeamOfSome<W>    the same where only some of the blocks are concerned: from a first one on, so many
 //   team.sync()      what one thread has written, the others see
 //   team.fold(x, f)  f over the values of all threads, for all of them; f is associative and commutative
 #ifndef NACRE_DEVICE_TEAM_H
@@ -60,6 +61,14 @@ struct Team {
     }
     return value;
   }
+};
+
+template <int W>
+struct TeamOfSome : Team<W> {
+  int first, blocks;
+  NACRE_MEMBER TeamOfSome(i64 from, i64 many) : first(static_cast<int>(from)), blocks(static_cast<int>(many)) {}
+  NACRE_MEMBER int index() const { return W <= 32 ? ((blockIdx.x - first) * blockDim.x + threadIdx.x) / W : blockIdx.x - first; }
+  NACRE_MEMBER int count() const { return W <= 32 ? blocks * blockDim.x / W : blocks; }
 };
 
 }  // namespace nk
