@@ -58,8 +58,13 @@ class Product {
   bool attention_in_pieces() const {
     const LoopVar &e = c_.loops[3], &d = c_.loops[5];
     const auto depth = simplify(d.extent, facts_).constant();
-    const bool same = halves() && k_.program[c_.operands[2].buffer].dtype == k_.program[c_.operands[0].buffer].dtype;
-    return same && depth && *depth % 16 == 0 && *depth <= 128 && e.extent.is(*depth) && in_pieces(0, d.name) && in_pieces(1, d.name) && in_pieces(2, e.name);
+    // Keys and values may be of a cache that is float32.
+    const auto wide_or_half = [&](size_t i) {
+      const nacre_dtype dtype = k_.program[c_.operands[i].buffer].dtype;
+      return dtype == NACRE_f32 || dtype == k_.program[c_.operands[0].buffer].dtype;
+    };
+    return is_half(k_.program[c_.operands[0].buffer].dtype) && wide_or_half(1) && wide_or_half(2) && depth && *depth % 16 == 0 && *depth <= 128 && e.extent.is(*depth) && in_pieces(0, d.name) &&
+           lie_together(1, d.name) && lie_together(2, e.name);
   }
 
   KernelSource::Launch attention() {
@@ -68,17 +73,22 @@ class Product {
     // As many rows a block as leave no multiprocessor without work.
     const auto blocks = [&](int down) { return simplify(b.extent * h.extent * ceildiv(s.extent, 16 * down), facts_); };
     const auto enough = [&](int down) { return typical(blocks(down), k_.program.symbols) >= kEnoughBlocks; };
-    const int down = enough(4) ? 4 : 2, across = 4 / down;
-    const int depth = static_cast<int>(*simplify(d.extent, facts_).constant()), keys = depth > 64 ? 32 : 64;
+    const int down = enough(4) ? 4 : typical(simplify(s.extent, facts_), k_.program.symbols) <= 16 ? 1 : 2, across = 4 / down;
+    const int depth = static_cast<int>(*simplify(d.extent, facts_).constant()), keys = depth > 64 || down == 1 ? 32 : 64;
+    // Few rows that see many keys, such as those of a cache: several blocks share the keys.
+    int splits = 1;
+    if (k_.target.compute_capability >= 90 && !c_.causal)
+      while (splits < 8 && typical(blocks(down), k_.program.symbols) * splits < kEnoughBlocks && typical(simplify(t.extent, facts_), k_.program.symbols) >= 2 * splits * across * keys) splits *= 2;
     launch_.threads = 128;
-    launch_.blocks = min(blocks(down), Expr(int64_t{1} << 20));
+    launch_.cluster = splits;
+    launch_.blocks = splits == 1 ? min(blocks(down), Expr(int64_t{1} << 20)) : simplify(max(blocks(down), Expr(1)) * splits, facts_);
     // Two stages of keys and values, and the rows; results take the place of the stages.
     launch_.shared_bytes = 16 + 16 * down * (depth + 8) * 2 + std::max(2 * 2 * across * keys * (depth + 8) * 2, across * 16 * down * (depth + 8) * 4);
     const bool pieces = NestEmitter(k_, epilogue_, {}).fits_in_pieces(epilogue_.loops[3].name);
     const std::vector<LoopVar> around{b, h};
     Writer& w = k_.out;
     const auto size = [&](const Expr& x) { return fmt::format("isize({})", text(x)); };
-    w.line("attention_half<{}, {}, {}, {}, {}, {}>({}, {}, {}, {:.9e}f, {},", depth, c_.causal, bfloat(), down, across, pieces ? 8 : 1, size(b.extent * h.extent), size(s.extent), size(t.extent), c_.scale, c_.written_out ? "__builtin_nanf(\"\")" : "0.f");
+    w.line("attention_half<{}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {:.9e}f, {},", depth, c_.causal, bfloat(), down, across, keys, splits, pieces ? 8 : 1, size(b.extent * h.extent), size(s.extent), size(t.extent), c_.scale, c_.written_out ? "__builtin_nanf(\"\")" : "0.f");
     w.in();
     piece("batch", around, {s.name, d.name}, 0, where(0));
     piece("batch", around, {t.name, d.name}, 1, where(1));
@@ -244,11 +254,13 @@ class Product {
     return (is_half(a) || is_half(b)) && (a == b || a == NACRE_f32 || b == NACRE_f32);
   }
   bool bfloat() const { return k_.program[c_.operands[0].buffer].dtype == NACRE_bf16 || k_.program[c_.operands[1].buffer].dtype == NACRE_bf16; }
-  // Whether 8 elements along the variable, from a multiple of 8 on, always lie side by side, at a multiple of 16 bytes.
-  bool in_pieces(size_t operand, const std::string& along) const {
+  // Whether 8 elements along the variable, from a multiple of 8 on, always lie side by side, at a multiple of 16 bytes; and are
+  // 16-bit floats.
+  bool in_pieces(size_t operand, const std::string& along) const { return is_half(k_.program[c_.operands[operand].buffer].dtype) && lie_together(operand, along); }
+  bool lie_together(size_t operand, const std::string& along) const {
     const BufferId id = c_.operands[operand].buffer;
     const BufferKind kind = k_.program[id].kind;
-    if (!is_half(k_.program[id].dtype) || kind == BufferKind::input || kind == BufferKind::output || k_.start(id) % kPiece != 0) return false;
+    if (kind == BufferKind::input || kind == BufferKind::output || k_.start(id) % kPiece != 0) return false;
     const std::vector<LoopVar>& loops = operand < c_.operand_loops.size() ? c_.operand_loops[operand] : c_.loops;
     const auto own = std::find_if(loops.begin(), loops.end(), [&](const LoopVar& loop) { return loop.name == along; });
     return own != loops.end() && piece_steps(own->extent) && lies_in_pieces(where(operand), along);

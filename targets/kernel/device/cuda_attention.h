@@ -1,12 +1,13 @@
 // softmax(q k^T * scale + mask) v of 16-bit floats on tensor cores, with the softmax kept up from one tile of keys to the next.
 //
-//   attention_half<kDepth, kCausal, kBFloat, kDown, kAcross, kPieces>(batches, s, t, scale, nothing, q, k, v, mask, epilogue)
-//     q(batch, s, d), k(batch, t, d), v(batch, t, e)   the address of 8 elements along d or e, a multiple of 16
+//   attention_half<kDepth, kCausal, kBFloat, kDown, kAcross, kKeys, kSplits, kPieces>(batches, s, t, scale, nothing, q, k, v, mask, epilogue)
+//     q(batch, s, d), k(batch, t, d), v(batch, t, e)   the address of 8 elements along d or e, a multiple of 16; of k and v, they may be
+//                                                      float32
 //     mask(batch, s, t)                                what is added to a score
 //     epilogue(batch, s, e, values)                    takes each result once: 8 at a time, along e, or one; a row that sees nothing is `nothing`
 //
-// kDepth, of d and e, is a multiple of 16 and at most 128. Each of kDown * kAcross warps takes 16 rows; those side by side share the
-// keys. Dynamic shared memory: attention_bytes in codegen.
+// kDepth, of d and e, is a multiple of 16 and at most 128. Each of kDown * kAcross warps takes 16 rows and kKeys keys at a time; those
+// side by side share the keys, and so do the kSplits blocks of a cluster. Dynamic shared memory: as codegen computes it.
 #ifndef NACRE_DEVICE_ATTENTION_H
 #define NACRE_DEVICE_ATTENTION_H
 #include "nacre/cuda_math.h"
@@ -28,33 +29,58 @@ NACRE_INLINE float power_of_two(float x) {
   return y;
 }
 
+// Pieces of 8 elements to shared memory as 16-bit floats; zeros from nowhere. `to` and `from` of each of kCount.
+template <bool kBFloat, int kCount, class To, class From>
+NACRE_INLINE void copy_pieces(To to, From from) {
+  using T = decltype(from(0));
+  if constexpr (sizeof(*static_cast<T>(nullptr)) == 2) {
+    NACRE_UNROLL for (int i = 0; i < kCount; ++i) copy_later(to(i), from(i));
+  } else {
+    Piece<float> pieces[kCount];
+    NACRE_UNROLL for (int i = 0; i < kCount; ++i) {
+      const float* const there = from(i);
+      pieces[i] = load_piece_if(there != nullptr, there);
+    }
+    NACRE_UNROLL for (int i = 0; i < kCount; ++i)
+      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to(i)), "r"(packed<kBFloat>(pieces[i][0], pieces[i][1])), "r"(packed<kBFloat>(pieces[i][2], pieces[i][3])),
+                   "r"(packed<kBFloat>(pieces[i][4], pieces[i][5])), "r"(packed<kBFloat>(pieces[i][6], pieces[i][7]))
+                   : "memory");
+  }
+}
+
+// What is left of a value with the maximum `own` where `greatest` is that of all.
+NACRE_INLINE float weight_of(float own, float greatest) { return own == -__builtin_inff() ? 0.f : power_of_two(own - greatest); }
+
 }  // namespace detail
 
-template <int kDepth, bool kCausal, bool kBFloat, int kDown, int kAcross, int kPieces, class I, class Q, class K, class V, class M, class E>
+template <int kDepth, bool kCausal, bool kBFloat, int kDown, int kAcross, int kKeys, int kSplits, int kPieces, class I, class Q, class K, class V, class M, class E>
 NACRE_INLINE void attention_half(I batches, I s, I t, float scale, float nothing, Q q, K k, V v, M mask, E epilogue) {
   using namespace detail;
-  constexpr int kThreads = 32 * kDown * kAcross, kRows = 16 * kDown, kKeys = kDepth > 64 ? 32 : 64, kPitch = kDepth + 8, kColumns = kDepth / 8, kStages = 2;
+  constexpr int kThreads = 32 * kDown * kAcross, kRows = 16 * kDown, kPitch = kDepth + 8, kColumns = kDepth / 8, kStages = 2;
   constexpr int kStep = kAcross * kKeys, kTile = kStep * kPitch * 2, kResults = kDepth + 8;
   constexpr float kLog2 = 1.44269504f;
   const float kNothing = -__builtin_inff();
   extern __shared__ char dynamic_memory[];
   __shared__ float2 sums[kAcross][kRows];
+  [[maybe_unused]] __shared__ float2 own_sums[kRows];
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32, down = warp % kDown, across = warp / kDown;
   const uint32_t base = (shared_address(dynamic_memory) + 15) & ~15u, at_q = base + kStages * 2 * kTile;
   float* const results = reinterpret_cast<float*>(dynamic_memory + (base - shared_address(dynamic_memory)));
   const I tiles = (s + kRows - 1) / kRows;
-  for (I work = blockIdx.x; work < batches * tiles; work += gridDim.x) {
+  const int rank = blockIdx.x % kSplits;
+  for (I work = blockIdx.x / kSplits; work < batches * tiles; work += gridDim.x / kSplits) {
     const I batch = work / tiles, s0 = work % tiles * kRows;
     const I end = kCausal && s0 + kRows < t ? s0 + kRows : t;
-    const int steps = static_cast<int>((end + kStep - 1) / kStep);
+    const int all_steps = static_cast<int>((end + kStep - 1) / kStep), first = all_steps * rank / kSplits, steps = all_steps * (rank + 1) / kSplits - first;
     const auto load = [&](int step) {
       const uint32_t at_k = base + step % kStages * 2 * kTile, at_v = at_k + kTile;
-      NACRE_UNROLL for (int i = 0; i < kStep * kColumns / kThreads; ++i) {
-        const int at = thread + i * kThreads, row = at / kColumns, column = at % kColumns;
-        const I key = I(step) * kStep + row;
-        copy_later(at_k + (row * kPitch + column * 8) * 2, key < t ? k(batch, key, I(column * 8)) : nullptr);
-        copy_later(at_v + (row * kPitch + column * 8) * 2, key < t ? v(batch, key, I(column * 8)) : nullptr);
-      }
+      const auto row = [&](int i) { return (thread + i * kThreads) / kColumns; };
+      const auto column = [&](int i) { return (thread + i * kThreads) % kColumns * 8; };
+      const auto place = [&](uint32_t at) { return [=](int i) { return at + (row(i) * kPitch + column(i)) * 2; }; };
+      const auto key = [&](int i) { return I(first + step) * kStep + row(i); };
+      constexpr int kCount = kStep * kColumns / kThreads;
+      copy_pieces<kBFloat, kCount>(place(at_k), [&](int i) { return key(i) < t ? k(batch, key(i), I(column(i))) : nullptr; });
+      copy_pieces<kBFloat, kCount>(place(at_v), [&](int i) { return key(i) < t ? v(batch, key(i), I(column(i))) : nullptr; });
     };
     __syncthreads();
     for (int i = thread; i < kRows * kColumns; i += kThreads) {
@@ -69,7 +95,7 @@ NACRE_INLINE void attention_half(I batches, I s, I t, float scale, float nothing
     uint32_t x[kDepth / 16][4];
     for (int step = 0; step < steps; ++step) {
       // What is added comes from anywhere: it is on its way before the products, and of somewhere where there is no such score.
-      const I t0 = I(step) * kStep + across * kKeys;
+      const I t0 = I(first + step) * kStep + across * kKeys;
       float added[kKeys / 8][4];
       NACRE_UNROLL for (int j = 0; j < kKeys / 8; ++j) {
         NACRE_UNROLL for (int e = 0; e < 4; ++e) {
@@ -144,6 +170,14 @@ NACRE_INLINE void attention_half(I batches, I s, I t, float scale, float nothing
         *reinterpret_cast<float2*>(results + (across * kRows + row) * kResults + j * 8 + lane % 4 * 2) = {out[j][2 * r], out[j][2 * r + 1]};
     }
     __syncthreads();
+    const auto give = [&](int row, int column, float sum, float (&values)[8]) {
+      NACRE_UNROLL for (int e = 0; e < 8; ++e) values[e] = sum == 0 ? nothing : values[e] / sum;
+      if constexpr (kPieces == 8) {
+        epilogue(batch, s0 + row, I(column), values);
+      } else {
+        NACRE_UNROLL for (int e = 0; e < 8; ++e) epilogue(batch, s0 + row, I(column + e), values[e]);
+      }
+    };
     for (int i = thread; i < kRows * kColumns; i += kThreads) {
       const int row = i / kColumns, column = i % kColumns * 8;
       if (s0 + row >= s) continue;
@@ -151,16 +185,39 @@ NACRE_INLINE void attention_half(I batches, I s, I t, float scale, float nothing
       NACRE_UNROLL for (int part = 0; part < kAcross; ++part) greatest = fmaxf(greatest, sums[part][row].x);
       NACRE_UNROLL for (int part = 0; part < kAcross; ++part) {
         const float2 own = sums[part][row];
-        const float weight = own.x == kNothing && own.y == own.y ? 0.f : power_of_two(own.x - greatest);
+        const float weight = weight_of(own.x, greatest);
         sum += own.y * weight;
         NACRE_UNROLL for (int e = 0; e < 8; ++e) values[e] += results[(part * kRows + row) * kResults + column + e] * weight;
       }
-      NACRE_UNROLL for (int e = 0; e < 8; ++e) values[e] = sum == 0 ? nothing : values[e] / sum;
-      if constexpr (kPieces == 8) {
-        epilogue(batch, s0 + row, I(column), values);
+      if constexpr (kSplits == 1) {
+        give(row, column, sum, values);
       } else {
-        NACRE_UNROLL for (int e = 0; e < 8; ++e) epilogue(batch, s0 + row, I(column + e), values[e]);
+        NACRE_UNROLL for (int e = 0; e < 8; ++e) results[row * kResults + column + e] = values[e];
+        if (column == 0) own_sums[row] = {greatest, sum};
       }
+    }
+    if constexpr (kSplits > 1) {
+      // Each block of the cluster takes some of the results, from all of them.
+      sync_cluster();
+      for (int i = rank * kThreads + thread; i < kRows * kColumns; i += kSplits * kThreads) {
+        const int row = i / kColumns, column = i % kColumns * 8;
+        if (s0 + row >= s) continue;
+        const uint32_t at_sums = shared_address(&own_sums[row]), there = base + (row * kResults + column) * 4;
+        float most_of[kSplits], greatest = kNothing, sum = 0, values[8] = {};
+        NACRE_UNROLL for (int part = 0; part < kSplits; ++part) {
+          most_of[part] = load_one_of_block(at_sums, part);
+          greatest = fmaxf(greatest, most_of[part]);
+        }
+        NACRE_UNROLL for (int part = 0; part < kSplits; ++part) {
+          const float weight = weight_of(most_of[part], greatest);
+          const float4 low = load_of_block(there, part), high = load_of_block(there + 16, part);
+          sum += load_one_of_block(at_sums + 4, part) * weight;
+          values[0] += low.x * weight, values[1] += low.y * weight, values[2] += low.z * weight, values[3] += low.w * weight;
+          values[4] += high.x * weight, values[5] += high.y * weight, values[6] += high.z * weight, values[7] += high.w * weight;
+        }
+        give(row, column, sum, values);
+      }
+      sync_cluster();
     }
   }
 }

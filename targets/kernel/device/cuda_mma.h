@@ -94,6 +94,10 @@ NACRE_INLINE uint64_t described(uint32_t at) { return (at >> 4 & 0x3fff) | 1ull 
 #define NACRE_P64                                                                                                                       \
   NACRE_P32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, " \
             "%56, %57, %58, %59, %60, %61, %62, %63"
+#define NACRE_P128                                                                                                                     \
+  NACRE_P64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, " \
+            "%88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "   \
+            "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define NACRE_WGMMA(n, type, places, first, second, ...)                                                                                        \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #type "." #type " {" places "}, " first \
                ", " second ", p, 1, 1, 0, 0;\n}\n"                                                                                              \
@@ -120,7 +124,15 @@ NACRE_INLINE void multiply_wide(float (&c)[16][4], uint64_t a, uint64_t b) {
   else
     NACRE_WGMMA(128, f16, NACRE_P64, "%64", "%65", NACRE_C16(0), NACRE_C16(4), NACRE_C16(8), NACRE_C16(12));
 }
+template <bool kBFloat>
+NACRE_INLINE void multiply_wide(float (&c)[32][4], uint64_t a, uint64_t b) {
+  if constexpr (kBFloat)
+    NACRE_WGMMA(256, bf16, NACRE_P128, "%128", "%129", NACRE_C16(0), NACRE_C16(4), NACRE_C16(8), NACRE_C16(12), NACRE_C16(16), NACRE_C16(20), NACRE_C16(24), NACRE_C16(28));
+  else
+    NACRE_WGMMA(256, f16, NACRE_P128, "%128", "%129", NACRE_C16(0), NACRE_C16(4), NACRE_C16(8), NACRE_C16(12), NACRE_C16(16), NACRE_C16(20), NACRE_C16(24), NACRE_C16(28));
+}
 #undef NACRE_WGMMA
+#undef NACRE_P128
 #undef NACRE_P64
 #undef NACRE_P32
 #undef NACRE_P16
@@ -131,8 +143,14 @@ NACRE_INLINE void multiply_wide(float (&c)[16][4], uint64_t a, uint64_t b) {
 // ---- Blocks of a cluster.
 #if __CUDA_ARCH__ >= 900
 constexpr bool kClusters = true;
+NACRE_INLINE void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+NACRE_INLINE void wait_in_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 NACRE_INLINE void sync_cluster() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  arrive_in_cluster();
+  wait_in_cluster();
+}
+NACRE_INLINE void store_of_block(const float* there, int block, float x) {
+  asm volatile("{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nst.shared::cluster.f32 [there], %2;\n}\n" ::"r"(shared_address(there)), "r"(block), "f"(x) : "memory");
 }
 NACRE_INLINE float4 load_of_block(uint32_t at, int block) {
   float4 x;
@@ -149,7 +167,10 @@ NACRE_INLINE float load_one_of_block(uint32_t at, int block) {
 }
 #else
 constexpr bool kClusters = false;
+NACRE_INLINE void arrive_in_cluster() {}
+NACRE_INLINE void wait_in_cluster() {}
 NACRE_INLINE void sync_cluster() {}
+NACRE_INLINE void store_of_block(const float*, int, float) {}
 NACRE_INLINE float4 load_of_block(uint32_t, int) { return {}; }
 NACRE_INLINE float load_one_of_block(uint32_t, int) { return 0; }
 #endif
@@ -250,7 +271,7 @@ NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, cons
   using namespace detail;
   constexpr int kThreads = T::warps_m * T::warps_n * 32, kDepth = 64, kM = T::rows, kN = T::columns, kStages = T::stages, kSplits = T::splits;
 #ifdef NACRE_WARPGROUPS
-  constexpr bool kWide = !T::b_along_n && kM % 64 == 0 && T::warps_m * 16 == kM && T::warps_n == 1 && (kN == 32 || kN == 64 || kN == 128);
+  constexpr bool kWide = !T::b_along_n && kM % 64 == 0 && T::warps_m * 16 == kM && T::warps_n == 1 && (kN == 32 || kN == 64 || kN == 128 || kN == 256);
 #else
   constexpr bool kWide = false;
 #endif
