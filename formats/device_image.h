@@ -24,7 +24,7 @@ struct nacre_device_kernel {
   uint32_t operands;
   uint32_t first_node, node_count;
   uint32_t shared_bytes;  // of a block, beside what the kernel itself declares
-  uint32_t reserved;
+  uint32_t cluster;       // blocks of a cluster; more than 8 have to be asked for. 0: of older files
 };
 
 struct nacre_device_image {

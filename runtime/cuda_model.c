@@ -80,6 +80,7 @@ static nacre_status load_kernels(struct nacre_model* model, const struct nacre_d
     // Kernels run side by side where they divide a multiprocessor's memory alike.
     if (cuda->overlaps) cuda->driver->cuFuncSetAttribute(own->function, CU_FUNCTION_SHARED_PERCENT, kSharedPercent);
     if (k->shared_bytes) result = cuda->driver->cuFuncSetAttribute(own->function, CU_FUNCTION_SHARED_BYTES, (int)k->shared_bytes);
+    if (k->cluster > 8 && !result) result = cuda->driver->cuFuncSetAttribute(own->function, CU_FUNCTION_LARGE_CLUSTERS, 1);
     if (result) return refused(model, result, name, why);
     own->threads = k->threads;
     own->shared_bytes = k->shared_bytes;

@@ -1,6 +1,10 @@
 #include "compiler/codegen/device_rows.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "compiler/codegen/cpp.h"
+#include "compiler/codegen/device_tiles.h"
 #include "compiler/loops/address.h"
 #include "compiler/loops/code.h"
 #include "compiler/support/error.h"
@@ -71,7 +75,35 @@ KernelSource::Launch emit_device_rows(KernelContext& k) {
   fail(ErrorKind::internal, "an import has no kernel");
 }
 
-// A recurrent layer whose input has been projected: a block for each row of the batch, step by step.
+namespace {
+
+// How a cluster of blocks divides a layer's units and keeps its weights: see nacre/cuda_recurrent.h.
+struct RecurrentTile {
+  int64_t blocks = 0, units = 0, held = 0, shared = 0, shared_bytes = 0;
+};
+
+// The smallest cluster whose registers take all weights, or the largest.
+std::optional<RecurrentTile> choose_recurrent_tile(int64_t gates, int64_t hidden, const Target& target) {
+  constexpr int64_t kWarps = 16, kWords = 64, kMostUnits = 8, kMostBlocks = 16, kShared = 200 * 1024;  // words of weights that a thread keeps
+  if (target.compute_capability < 90) return std::nullopt;
+  const int64_t terms = (hidden + 31) / 32;
+  for (int64_t blocks = 1; blocks <= kMostBlocks; blocks *= 2) {
+    RecurrentTile tile{blocks, 1};
+    while (tile.units * kWarps * blocks < hidden) tile.units *= 2;
+    const int64_t rows = gates * tile.units;
+    if (tile.units > kMostUnits || terms > kWords || (rows * terms > kWords && blocks < kMostBlocks)) continue;
+    tile.held = std::min(rows, kWords / terms);
+    const int64_t row_bytes = 4 * 32 * terms * kWarps;
+    tile.shared = std::min(rows - tile.held, kShared / row_bytes);
+    tile.shared_bytes = tile.shared * row_bytes;
+    return tile;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+// A recurrent layer whose input has been projected: a cluster of blocks for each row of the batch, or one block, step by step.
 KernelSource::Launch emit_device_recurrent(KernelContext& k) {
   const Contraction& c = *k.group.contraction;
   const bool lstm = c.kind == ContractionKind::lstm;
@@ -117,6 +149,17 @@ KernelSource::Launch emit_device_recurrent(KernelContext& k) {
   set("y", k.pointer(c.results[0]));
   set("h", k.pointer(c.results[1]));
   if (lstm) set("c", k.pointer(c.results[2]));
+  const auto units = simplify(hidden, facts).constant();
+  const auto tile = units ? choose_recurrent_tile(lstm ? 4 : 3, *units, k.target) : std::nullopt;
+  if (tile) {
+    if (k.program[c.operands[w_hh].buffer].kind != BufferKind::weight) k.out.line("await_previous();");
+    k.out.line("recurrent_in_cluster<{}, {}, {}, {}, {}, {}, {}>(cell);", lstm, c.reverse, *units, tile->blocks, tile->units, tile->held, tile->shared);
+    KernelSource::Launch launch{512, simplify(min(max(batch, Expr(1)), Expr(multiprocessors_of(k.target) / tile->blocks)) * tile->blocks, facts), {}};
+    launch.shared_bytes = static_cast<int>(tile->shared_bytes);
+    launch.cluster = static_cast<int>(tile->blocks);
+    launch.awaits = true;
+    return launch;
+  }
   k.kernel.scratch_bytes = simplify(4 * hidden * (lstm ? 7 : 5), facts);
   k.out.line("recurrent<{}, {}>(cell, reinterpret_cast<float*>(launch.scratch + i64(blockIdx.x) * ({})));", lstm, c.reverse, cpp(k.kernel.scratch_bytes, facts));
   return {1024, min(batch, Expr(1024)), {}};

@@ -52,6 +52,7 @@ CodeImage device_image(std::span<const Source> sources, const std::vector<std::s
     kernel.threads = source.launch->threads;
     kernel.operands = source.launch->operands;
     kernel.shared_bytes = source.launch->shared_bytes;
+    kernel.cluster = source.launch->cluster;
     kernel.first_node = static_cast<std::uint32_t>(nodes.size());
     kernel.node_count = static_cast<std::uint32_t>(source.launch->nodes.size());
     nodes.insert(nodes.end(), source.launch->nodes.begin(), source.launch->nodes.end());

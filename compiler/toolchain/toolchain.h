@@ -17,7 +17,7 @@ namespace nacre {
 
 // How a kernel of a device is started (formats/device_image.h).
 struct LaunchFacts {
-  std::uint32_t threads = 0, operands = 0, shared_bytes = 0;
+  std::uint32_t threads = 0, operands = 0, shared_bytes = 0, cluster = 1;
   std::vector<std::uint32_t> nodes;
 };
 
