@@ -116,7 +116,7 @@ static nacre_status check_slots(nacre_session* s, const struct nacre_variant_vie
 
 nacre_status nacre_bind(nacre_session* s, uint32_t entry, const nacre_tensor* inputs,
                         uint32_t input_count, bool* changed) {
-  s->message[0] = 0;
+  s->failed = false;
   if (entry >= s->model->counts.entry_count) {
     struct nacre_text text = nacre_session_say(s);
     nacre_text_add(&text, "there is no entry %d", (int64_t)entry);

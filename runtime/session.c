@@ -101,6 +101,7 @@ static uint64_t largest_arena(const nacre_model* model, uint32_t threads) {
 static size_t first_arena(const nacre_model* model, const nacre_session_options* options) {
   size_t size = options->arena_bytes;
   if (!size) size = (size_t)largest_arena(model, thread_count(options));
+  if (size < NACRE_MESSAGE_BYTES) size = NACRE_MESSAGE_BYTES;
   return size > SIZE_MAX - 63 ? size : (size_t)nacre_align_data(size);
 }
 
@@ -176,11 +177,14 @@ void nacre_session_destroy(nacre_session* session) {
 
 struct nacre_text nacre_session_say(nacre_session* session) {
   struct nacre_text text;
-  nacre_text_start(&text, session->message, sizeof session->message);
+  nacre_text_start(&text, (char*)session->arena, NACRE_MESSAGE_BYTES);
+  session->failed = true;
   return text;
 }
 
-const char* nacre_session_message(const nacre_session* session) { return session->message; }
+const char* nacre_session_message(const nacre_session* session) {
+  return session->failed ? (const char*)session->arena : "";
+}
 
 // What the bound shapes need of the arena.
 static uint64_t needed_arena(const nacre_session* s) {

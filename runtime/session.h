@@ -10,6 +10,8 @@
 
 #define NACRE_NONE UINT32_MAX
 
+#define NACRE_MESSAGE_BYTES 384u
+
 // An error that a kernel found in the data, as one thread saw it first.
 struct nacre_fault {
   uint64_t step;  // of the walk, from 1; 0: none
@@ -83,8 +85,9 @@ struct nacre_session {
 
   uint8_t* state;
   uint8_t* arena;
-  size_t arena_size;
+  size_t arena_size;  // at least NACRE_MESSAGE_BYTES
   bool owns_arena;
+  bool failed;  // the message of the last call lies in the arena, where nothing outlives a call
 
   // Of the running call. Addresses are found when a command runs, not kept for each: they are many.
   void** buffers;  // by thread, nacre_buffers_apart: what the kernel that it runs receives
@@ -102,8 +105,6 @@ struct nacre_session {
   int64_t* shape_symbols;
 
   struct nacre_cuda_session* cuda;  // NULL: the model has nothing for a device
-
-  char message[384];
 };
 
 // The variant of the entry that accepts the inputs (its number in the model's list), or NACRE_NONE.
@@ -132,7 +133,7 @@ nacre_status nacre_bind_check(nacre_session* session, const nacre_tensor* inputs
 // NACRE_OK.
 nacre_status nacre_program_run(nacre_session* session);
 
-// Starts the session's message anew; the text goes on where it ends.
+// Starts the session's message anew; the text goes on where it ends. No kernel runs, and no copy of an input is needed any more.
 struct nacre_text nacre_session_say(nacre_session* session);
 
 // No two threads write into the same cache line.

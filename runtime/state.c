@@ -82,7 +82,7 @@ static nacre_status refuse(nacre_session* s, nacre_status status, const char* pa
 nacre_status nacre_session_save(nacre_session* s, const char* path) {
   nacre_cuda_state_to_host(s);
   struct header h = header_of(s->model, s->state);
-  s->message[0] = 0;
+  s->failed = false;
   const char* why = nacre_os_write(path, &h, sizeof h, s->state, (size_t)s->model->state_bytes);
   return why ? refuse(s, NACRE_IO_ERROR, path, why) : NACRE_OK;
 }
@@ -90,7 +90,7 @@ nacre_status nacre_session_save(nacre_session* s, const char* path) {
 nacre_status nacre_session_load(nacre_session* s, const char* path) {
   size_t size;
   const char* why = "";
-  s->message[0] = 0;
+  s->failed = false;
   const uint8_t* bytes = nacre_os_map_file(path, &size, &why);
   if (!bytes) return refuse(s, NACRE_IO_ERROR, path, why);
   bool good = size == sizeof(struct header) + s->model->state_bytes;

@@ -171,8 +171,9 @@ typedef struct nacre_executor {
 typedef struct nacre_session_options {
   uint32_t threads;                // 0 and 1: the calling thread alone
   const nacre_executor* executor;  // NULL: threads of the session's own, started when it is made
-  // Memory for buffers between kernels. 0: what the largest shapes need if the artifact bounds them
-  // to 256 MiB, else nothing at first.
+  // Memory for buffers between kernels, 384 bytes or more, since a message lies there between calls.
+  // 0: what the largest shapes need if the artifact bounds them to 256 MiB, else next to nothing at
+  // first.
   size_t arena_bytes;
   // 0: a call that needs a larger arena gets one from the heap, once. 1: it fails with
   // NACRE_OUT_OF_MEMORY instead; runs never allocate. Always so with memory of the caller's.

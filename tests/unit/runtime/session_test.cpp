@@ -90,12 +90,12 @@ TEST(Session, IsSmallWhateverTheProgram) {
     const Opened opened(a);
     nacre_memory_info info;
     nacre_session_memory(opened.session, &info);
-    std::printf("a session, %zu commands: %zu bytes beside its arena, recorded %d\n", calls, info.session_bytes, 1280);
+    std::printf("a session, %zu commands: %zu bytes beside its arena, recorded %d\n", calls, info.session_bytes, 896);
     EXPECT_LE(info.session_bytes, 2048u);
   }
   // Sizes that are known at the call alone: the values of their expressions, and of recent shapes as many as there is room for.
   // Expressions that only a profile looks at take no room.
-  for (const uint32_t expressions : {1, 40, 80}) {
+  for (const uint32_t expressions : {1, 40, 80, 120}) {
     fmt::Artifact a = scale_artifact();
     fmt::Variant& v = a.entries[0].variants[0];
     const auto node = static_cast<uint32_t>(a.entries[0].nodes.size() + v.nodes.size());
@@ -228,6 +228,34 @@ TEST(Session, FixedMemorySaysWhatItNeeds) {
             "these shapes need an arena of 1088 bytes, and this session's has 1024");
   EXPECT_EQ(larger.y[0], 0.0f);
   EXPECT_EQ(fits.run(opened.session), NACRE_OK);
+}
+
+// What failed is said in the arena, which the next call works with, and which holds a message even where no buffer needs it.
+TEST(Session, SaysWhatFailedUntilTheNextCall) {
+  fmt::Artifact small = scale_artifact();
+  fmt::Variant& v = small.entries[0].variants[0];
+  v.slots.erase(v.slots.begin() + 1);
+  v.commands = {call(kScale, {0, 1}, 0), end()};
+  v.arena_size = Size::constant(0);
+  v.arena_bound = 0;
+  const std::pair<fmt::Artifact, float> cases[] = {{scale_artifact(), 4.0f}, {unlimited(), 4.0f}, {small, 2.0f}};
+  for (const auto& [artifact, factor] : cases) {
+    Opened opened(artifact);
+    nacre_memory_info info;
+    nacre_session_memory(opened.session, &info);
+    EXPECT_GE(info.arena_bytes, 384u);
+    Call good(64), odd(7);
+    EXPECT_EQ(opened.message(), "");
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(odd.run(opened.session), NACRE_GUARD_MISS);
+      EXPECT_NE(opened.message().find("input 'x' dimension 0 is 7"), std::string::npos) << opened.message();
+      ASSERT_EQ(good.run(opened.session), NACRE_OK);
+      EXPECT_EQ(opened.message(), "");
+      EXPECT_EQ(good.y[255], good.x[255] * factor);
+      EXPECT_EQ(nacre_session_load(opened.session, "/no/such/file"), NACRE_IO_ERROR);
+      EXPECT_NE(opened.message().find("/no/such/file"), std::string::npos) << opened.message();
+    }
+  }
 }
 
 TEST(Session, LivesInTheCallersMemory) {
