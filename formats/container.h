@@ -9,7 +9,7 @@
 // noticed.
 #define NACRE_MAGIC "\x89NACRE\r\n"
 #define NACRE_FORMAT_MAJOR 1
-#define NACRE_FORMAT_MINOR 0
+#define NACRE_FORMAT_MINOR 1  // 1: NACRE_EXPR_NUMBER
 
 #define NACRE_MAX_SECTIONS 64
 #define NACRE_DATA_ALIGN 64    // of the DATA section, each weight, the arena, each buffer in it

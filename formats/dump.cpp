@@ -120,8 +120,7 @@ std::string dump_text(const nacre_container& verified) {
   nacre_words words;
   nacre_words_open(&words, dump.container.meta, 0, 0);
   Lines out;
-  out.line(0, "artifact {} bytes, format {}.{}, made by {}", verified.size, NACRE_FORMAT_MAJOR,
-           NACRE_FORMAT_MINOR, a.producer);
+  out.line(0, "artifact {} bytes, format {}, made by {}", verified.size, format_version(verified), a.producer);
   for (std::size_t i = 0; i < a.symbols.size(); ++i) {
     const Symbol& s = a.symbols[i];
     const std::string limit = s.max == INT64_MAX ? "no limit" : std::to_string(s.max);

@@ -122,7 +122,7 @@ std::string dump_json(const nacre_container& verified) {
   const Artifact& a = dump.artifact;
   Json result = {
       {"producer", a.producer},
-      {"format", std::to_string(NACRE_FORMAT_MAJOR) + "." + std::to_string(NACRE_FORMAT_MINOR)},
+      {"format", format_version(verified)},
       {"size_bytes", verified.size}};
   Json sections = Json::object();
   for (uint32_t i = 0; i < dump.container.section_count; ++i) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace nacre::formats {
 
 std::string command_name(nacre_command_kind kind) {
@@ -48,6 +50,11 @@ std::string size_words(const nacre_words& words, Size size, size_t limit) {
   return buffer;
 }
 
+std::string format_version(const nacre_container& container) {
+  const auto* header = reinterpret_cast<const nacre_file_header*>(container.bytes);
+  return fmt::format("{}.{}", header->major, header->minor);
+}
+
 std::string node_words(const Artifact& artifact, uint32_t entry, uint32_t variant,
                        uint32_t number) {
   const Entry& e = artifact.entries[entry];
@@ -78,7 +85,8 @@ std::string node_words(const Artifact& artifact, uint32_t entry, uint32_t varian
     default:
       break;
   }
-  const std::string a = operand(node.a), b = operand(static_cast<uint32_t>(node.b));
+  std::string a = operand(node.a), b = node.number ? std::to_string(node.b) : operand(static_cast<uint32_t>(node.b));
+  if (node.number && node.kind == NACRE_EXPR_mul) std::swap(a, b);  // 4 * s0
   const std::string op = kOperators[node.kind];
   const bool function = node.kind == NACRE_EXPR_min || node.kind == NACRE_EXPR_max ||
                         node.kind == NACRE_EXPR_round_up;

@@ -17,6 +17,7 @@ struct Dump {
   std::vector<std::vector<VariantCost>> costs;  // by entry and variant
 };
 
+std::string format_version(const nacre_container& container);  // "1.0"
 std::string command_name(nacre_command_kind kind);
 std::string slot_name(const Slot& slot);                      // "input 0", "arena"
 std::string size_words(const nacre_words& words, Size size, size_t limit = 63);  // n12 where the words are longer

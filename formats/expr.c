@@ -13,9 +13,11 @@ bool nacre_expr_evaluate(const struct nacre_node* nodes, uint32_t count, uint32_
       *result = symbols[node->a];
       continue;
     }
-    // not_ has no second operand; what is read instead is not used.
-    int64_t a = values[node->a], b = node->kind == NACRE_EXPR_not_ ? 0 : values[node->b];
-    switch (node->kind) {
+    // not_ has no second operand; what is taken instead is not used.
+    uint32_t kind = node->kind & ~NACRE_EXPR_NUMBER;
+    int64_t a = values[node->a], b = node->b;
+    if (node->kind == kind && kind != NACRE_EXPR_not_) b = values[b];
+    switch (kind) {
       case NACRE_EXPR_add:
         if (__builtin_add_overflow(a, b, result)) return false;
         break;
@@ -33,7 +35,7 @@ bool nacre_expr_evaluate(const struct nacre_node* nodes, uint32_t count, uint32_
           --quotient;
           rest += b;
         }
-        *result = node->kind == NACRE_EXPR_mod ? rest : quotient;
+        *result = kind == NACRE_EXPR_mod ? rest : quotient;
         break;
       }
       case NACRE_EXPR_min:

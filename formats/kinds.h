@@ -50,6 +50,8 @@ enum nacre_command_kind {
 #undef NACRE_COMMAND
   NACRE_COMMAND_KINDS
 };
+// In a node's kind: the second operand is the number b, not a node.
+#define NACRE_EXPR_NUMBER 256u
 enum nacre_expr_kind {
 #define NACRE_EXPR(number, id, inputs, text) NACRE_EXPR_##id = number,
 #include "formats/exprs.def"

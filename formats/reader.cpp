@@ -28,7 +28,8 @@ Tensor tensor(const nacre_tensor_view& view) {
 std::vector<Node> nodes(const nacre_node* first, uint32_t count) {
   std::vector<Node> result;
   for (uint32_t i = 0; i < count; ++i) {
-    result.push_back({static_cast<nacre_expr_kind>(first[i].kind), first[i].a, first[i].b});
+    const uint32_t kind = first[i].kind & ~NACRE_EXPR_NUMBER;
+    result.push_back({static_cast<nacre_expr_kind>(kind), first[i].a, first[i].b, kind != first[i].kind});
   }
   return result;
 }

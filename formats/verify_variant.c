@@ -31,7 +31,9 @@ bool nacre_check_nodes(struct nacre_checker* c, const struct nacre_node* nodes, 
   for (uint32_t i = 0; i < count; ++i) {
     const struct nacre_node* node = &nodes[i];
     uint64_t number = (uint64_t)first + i;
-    if (node->kind >= sizeof kExprInputs)
+    uint32_t kind = node->kind & ~NACRE_EXPR_NUMBER;
+    bool holds_number = node->kind != kind;
+    if (kind >= sizeof kExprInputs || (holds_number && kExprInputs[kind] != 2))
       return nacre_newer(c, "node %d is of kind %d, which this runtime does not know",
                          (int64_t)number, node->kind);
     if (node->kind == NACRE_EXPR_symbol) {
@@ -39,9 +41,9 @@ bool nacre_check_nodes(struct nacre_checker* c, const struct nacre_node* nodes, 
         return nacre_bad(c, "node %d reads a symbol that is not there", (int64_t)number, 0);
       nacre_set_add(reads, node->a);
     }
-    uint8_t inputs = kExprInputs[node->kind];
+    uint8_t inputs = kExprInputs[kind];
     if ((inputs >= 1 && node->a >= number) ||
-        (inputs == 2 && (node->b < 0 || (uint64_t)node->b >= number)))
+        (inputs == 2 && !holds_number && (node->b < 0 || (uint64_t)node->b >= number)))
       return nacre_bad(c, "node %d reads a node that is not before it", (int64_t)number, 0);
   }
   return true;

@@ -27,7 +27,7 @@ static const char* const kOperator[] = {
 
 // How tightly a node's text holds together, as in Python: sums, then products; a lower one goes in
 // brackets inside a higher one.
-enum { kLoose = 0, kSum = 1, kProduct = 2, kWhole = 3 };
+enum { kLoose = 0, kSum = 1, kProduct = 2, kWhole = 3, kNumber = 9 };
 
 static uint8_t tightness(uint32_t kind) {
   switch (kind) {
@@ -51,18 +51,19 @@ static uint8_t tightness(uint32_t kind) {
 // a * (b * c) do not.
 static uint8_t second_tightness(uint32_t kind, uint32_t second) {
   uint8_t own = tightness(kind);
-  return kind == NACRE_EXPR_add || (kind == NACRE_EXPR_mul && second == NACRE_EXPR_mul) ? own : (uint8_t)(own + 1);
+  bool product = kind == NACRE_EXPR_mul && (second & ~NACRE_EXPR_NUMBER) == NACRE_EXPR_mul;
+  return kind == NACRE_EXPR_add || product ? own : (uint8_t)(own + 1);
 }
 
 // Prints with a stack of its own: an expression in a file may be nested more deeply than the
 // machine's stack is. What is nested beyond this one shows as "...".
 struct piece {
-  const char* string;  // or NULL, and a node
-  uint64_t node;
-  uint8_t least;  // tightness without brackets
+  const char* string;  // or NULL, and a node or number
+  int64_t value;
+  uint8_t least;  // tightness without brackets; kNumber: no node
 };
 
-static void node_text(const struct nacre_words* words, uint64_t number, struct nacre_text* text) {
+static void node_text(const struct nacre_words* words, int64_t number, struct nacre_text* text) {
   struct piece stack[48];
   uint32_t count = 1;
   stack[0] = (struct piece){NULL, number, kLoose};
@@ -72,8 +73,14 @@ static void node_text(const struct nacre_words* words, uint64_t number, struct n
       nacre_text_string(text, piece.string);
       continue;
     }
-    const struct nacre_node* node = node_at(words, piece.node);
-    uint8_t own = tightness(node->kind);
+    if (piece.least == kNumber) {
+      nacre_text_number(text, piece.value);
+      continue;
+    }
+    const struct nacre_node* node = node_at(words, (uint64_t)piece.value);
+    uint32_t kind = node->kind & ~NACRE_EXPR_NUMBER;
+    uint8_t own = tightness(kind);
+    struct piece a = {NULL, node->a, kLoose}, b = {NULL, node->b, node->kind == kind ? kLoose : kNumber};
     if (node->kind == NACRE_EXPR_constant) {
       nacre_text_number(text, node->b);
     } else if (node->kind == NACRE_EXPR_symbol) {
@@ -82,27 +89,33 @@ static void node_text(const struct nacre_words* words, uint64_t number, struct n
       nacre_text_string(text, symbol.name);
     } else if (count + 7 > sizeof stack / sizeof stack[0] || text->length + 1 >= text->capacity) {
       nacre_text_string(text, "...");
-    } else if (node->kind == NACRE_EXPR_not_) {
+    } else if (kind == NACRE_EXPR_not_) {
       nacre_text_string(text, "not ");
-      stack[count++] = (struct piece){NULL, node->a, kSum};
+      a.least = kSum;
+      stack[count++] = a;
     } else if (own == kWhole) {
       // Pushed from back to front.
-      nacre_text_add(text, "%s(", kOperator[node->kind]);
+      nacre_text_add(text, "%s(", kOperator[kind]);
       stack[count++] = (struct piece){")", 0, 0};
-      stack[count++] = (struct piece){NULL, (uint64_t)node->b, kLoose};
+      stack[count++] = b;
       stack[count++] = (struct piece){", ", 0, 0};
-      stack[count++] = (struct piece){NULL, node->a, kLoose};
+      stack[count++] = a;
     } else {
+      if (b.least == kNumber && kind == NACRE_EXPR_mul) {
+        b = a;  // 4 * s0
+        a = (struct piece){NULL, node->b, kNumber};
+      }
       if (own < piece.least) {
         nacre_text_string(text, "(");
         stack[count++] = (struct piece){")", 0, 0};
       }
-      stack[count++] = (struct piece){
-          NULL, (uint64_t)node->b, second_tightness(node->kind, node_at(words, (uint64_t)node->b)->kind)};
+      if (a.least != kNumber) a.least = own;
+      if (b.least != kNumber) b.least = second_tightness(kind, node_at(words, (uint64_t)b.value)->kind);
+      stack[count++] = b;
       stack[count++] = (struct piece){" ", 0, 0};
-      stack[count++] = (struct piece){kOperator[node->kind], 0, 0};
+      stack[count++] = (struct piece){kOperator[kind], 0, 0};
       stack[count++] = (struct piece){" ", 0, 0};
-      stack[count++] = (struct piece){NULL, node->a, own};
+      stack[count++] = a;
     }
   }
 }
@@ -111,7 +124,7 @@ void nacre_words_size(const struct nacre_words* words, nacre_size size, struct n
   if (size >= 0)
     nacre_text_number(text, size);
   else
-    node_text(words, (uint64_t)~size, text);
+    node_text(words, ~size, text);
 }
 
 void nacre_words_dim(const struct nacre_words* words, uint32_t input, uint32_t dim,
@@ -232,7 +245,7 @@ void nacre_words_guard(const struct nacre_words* words, const struct nacre_guard
       nacre_text_string(text, "]");
       break;
     case NACRE_GUARD_node:
-      node_text(words, (uint64_t)g->ref, text);
+      node_text(words, g->ref, text);
       break;
     default:
       break;

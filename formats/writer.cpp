@@ -110,7 +110,7 @@ class MetaBuilder {
 
   auto nodes(const std::vector<Node>& values) {
     return structs<fmt::Node>(
-        values, [](const Node& n) { return fmt::Node(static_cast<uint32_t>(n.kind), n.a, n.b); });
+        values, [](const Node& n) { return fmt::Node(n.in_file().kind, n.a, n.b); });
   }
 
   Offset<fmt::Variant> variant(const Variant& v) {
@@ -256,6 +256,14 @@ void check_meta(const FlatBufferBuilder& meta, uint64_t data_size, std::size_t i
   }
 }
 
+// The first version that knows all that is in it.
+uint16_t minor_version(const Artifact& artifact) {
+  const auto new_nodes = [](const auto& list) { return std::any_of(list.nodes.begin(), list.nodes.end(), [](const Node& n) { return n.number; }); };
+  for (const Entry& e : artifact.entries)
+    if (new_nodes(e) || std::any_of(e.variants.begin(), e.variants.end(), new_nodes)) return NACRE_FORMAT_MINOR;
+  return 0;
+}
+
 }  // namespace
 
 ArtifactSizes write_artifact(const Artifact& artifact, const Sink& sink) {
@@ -291,7 +299,7 @@ ArtifactSizes write_artifact(const Artifact& artifact, const Sink& sink) {
   nacre_file_header header = {};
   std::memcpy(header.magic, NACRE_MAGIC, sizeof header.magic);
   header.major = NACRE_FORMAT_MAJOR;
-  header.minor = NACRE_FORMAT_MINOR;
+  header.minor = minor_version(artifact);
   header.section_count = static_cast<uint32_t>(sections.size());
   header.file_size = end;
   std::vector<uint8_t> head(sizeof header + sections.size() * sizeof(nacre_section));

@@ -14,6 +14,7 @@
 
 #include "formats/dtype.h"
 #include "formats/kinds.h"
+#include "formats/meta.h"
 #include "formats/verify.h"
 
 namespace nacre::formats {
@@ -39,6 +40,8 @@ struct Node {
   nacre_expr_kind kind = NACRE_EXPR_constant;
   uint32_t a = 0;  // first operand's node, or the symbol's number
   int64_t b = 0;   // second operand's node, or the constant
+  bool number = false;  // the second operand is b itself
+  nacre_node in_file() const { return {static_cast<uint32_t>(kind) | (number ? NACRE_EXPR_NUMBER : 0u), a, b}; }
   bool operator==(const Node&) const = default;
 };
 

@@ -5,8 +5,8 @@
 // This file is compiled for speed, but for what runs once a session.
 #define NACRE_ONCE __attribute__((cold))
 
-// Places that one session has at most, more than an entry usually has rows; and, where rows are fewer, what all may take: with
-// the rest of a session 2 KiB.
+// Places that one session has at most, more than an entry usually has rows; and, where rows are fewer, what all may take:
+// with the rest, sessions stay well below 2 KiB.
 static const uint32_t kPlaces = 16;
 static const uint64_t kBytes = 800;
 

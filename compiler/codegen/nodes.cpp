@@ -17,19 +17,44 @@ NodeList::NodeList(const Facts& symbols, uint32_t first_symbol) {
 }
 
 uint32_t NodeList::push(formats::Node node) {
-  const auto key = std::make_tuple(static_cast<int>(node.kind), node.a, node.b);
+  const auto key = std::make_tuple(static_cast<int>(node.kind), node.number, node.a, node.b);
   auto [place, added] = known_.try_emplace(key, static_cast<uint32_t>(nodes_.size()));
   if (added) nodes_.push_back(node);
   return place->second;
 }
 
-uint32_t NodeList::node_of(Size size) {
-  return size.is_constant() ? push({NACRE_EXPR_constant, 0, size.raw}) : size.node_number();
+uint32_t NodeList::node_of(Operand o) {
+  return o.number ? push({NACRE_EXPR_constant, 0, o.value}) : static_cast<uint32_t>(o.value);
 }
 
-Size NodeList::add(nacre_expr_kind kind, Size a, Size b) {
+NodeList::Operand NodeList::operand(Size size) const {
+  if (size.is_constant()) return {true, size.raw};
+  const formats::Node& n = nodes_[size.node_number()];
+  return n.kind == NACRE_EXPR_constant ? Operand{true, n.b} : Operand{false, size.node_number()};
+}
+
+NodeList::Operand NodeList::operand(const Expr& e) {
+  if (auto n = e.constant()) return {true, *n};
+  return operand(add(e));
+}
+
+Size NodeList::combine(nacre_expr_kind kind, Operand a, Operand b) {
+  constexpr nacre_expr_kind kCommutative[] = {NACRE_EXPR_add, NACRE_EXPR_mul,  NACRE_EXPR_min, NACRE_EXPR_max,
+                                              NACRE_EXPR_eq,  NACRE_EXPR_ne, NACRE_EXPR_and_, NACRE_EXPR_or_};
+  if (a.number && std::find(std::begin(kCommutative), std::end(kCommutative), kind) != std::end(kCommutative)) std::swap(a, b);
   const uint32_t first = node_of(a);
-  return Size::node(push({kind, first, static_cast<int64_t>(node_of(b))}));
+  if (kind == NACRE_EXPR_add && !b.number) {
+    // Buffers of 4*s0 and 2*s0 bytes, one above the other, end at 6*s0, which may be another's size.
+    const auto multiple = [&](uint32_t node) {
+      const formats::Node& n = nodes_[node];
+      return n.kind == NACRE_EXPR_mul && n.number ? std::pair(n.a, n.b) : std::pair(node, int64_t{1});
+    };
+    const auto [of, times] = multiple(first);
+    const auto [same, more] = multiple(static_cast<uint32_t>(b.value));
+    int64_t sum = 0;
+    if (of == same && !__builtin_add_overflow(times, more, &sum)) return Size::node(push({NACRE_EXPR_mul, of, sum, true}));
+  }
+  return Size::node(push({kind, first, b.value, b.number}));
 }
 
 Size NodeList::add_symbol(uint32_t number) { return Size::node(push({NACRE_EXPR_symbol, number, 0})); }
@@ -42,9 +67,10 @@ Size NodeList::add(const Expr& e) {
   auto fold = [&](nacre_expr_kind kind) {
     // A number times a product: products of the same symbols share nodes.
     const size_t first = kind == NACRE_EXPR_mul && operands.size() > 2 && operands[0].constant() ? 1 : 0;
-    Size result = add(operands[first]);
-    for (size_t i = first + 1; i < operands.size(); ++i) result = add(kind, result, add(operands[i]));
-    return first ? add(kind, add(operands[0]), result) : result;
+    Operand result = operand(operands[first]);
+    for (size_t i = first + 1; i < operands.size(); ++i) result = operand(combine(kind, result, operand(operands[i])));
+    if (first) result = operand(combine(kind, operand(operands[0]), result));
+    return Size::node(node_of(result));
   };
   switch (e.op()) {
     case ExprOp::constant: break;
@@ -65,7 +91,7 @@ Size NodeList::add(const Expr& e) {
     case ExprOp::le: return fold(NACRE_EXPR_le);
     case ExprOp::and_: return fold(NACRE_EXPR_and_);
     case ExprOp::or_: return fold(NACRE_EXPR_or_);
-    case ExprOp::not_: return Size::node(push({NACRE_EXPR_not_, node_of(add(operands[0])), 0}));
+    case ExprOp::not_: return Size::node(push({NACRE_EXPR_not_, node_of(operand(operands[0])), 0}));
     case ExprOp::select: {  // c * a + (1 - c) * b, with c 0 or 1
       const Expr c = Expr::make(ExprOp::ne, {operands[0], Expr(0)});
       return add(NACRE_EXPR_add, add(NACRE_EXPR_mul, add(c), add(operands[1])),
@@ -127,7 +153,7 @@ void settle_nodes(formats::Variant& variant, uint32_t first) {
   const auto operands = [](formats::Node& n, auto visit) {
     if (n.kind == NACRE_EXPR_constant || n.kind == NACRE_EXPR_symbol) return;
     visit(n.a);
-    if (n.kind == NACRE_EXPR_not_) return;
+    if (n.kind == NACRE_EXPR_not_ || n.number) return;
     uint32_t b = static_cast<uint32_t>(n.b);
     visit(b);
     n.b = b;

@@ -12,22 +12,29 @@
 
 namespace nacre {
 
-// Equal expressions share a node; the symbols come first, in their order. A variant's list is a copy of its entry's that goes on.
+// Equal expressions share a node, and numbers need none where they are a second operand; the symbols come first, in their order. A variant's list is a copy of its entry's that goes on.
 class NodeList {
  public:
   NodeList(const Facts& symbols, uint32_t first_symbol);  // the number of the first of them in the artifact
   formats::Size add(const Expr& e);                       // constants need no node
-  formats::Size add(nacre_expr_kind kind, formats::Size a, formats::Size b);
+  formats::Size add(nacre_expr_kind kind, formats::Size a, formats::Size b) { return combine(kind, operand(a), operand(b)); }
   formats::Size add_symbol(uint32_t number);  // one that guards bind beyond the program's own
-  uint32_t constant_node(int64_t value) { return node_of(formats::Size::constant(value)); }
+  uint32_t constant_node(int64_t value) { return node_of({true, value}); }
   uint32_t add_symbol(const std::string& name, uint32_t number);  // one that expressions may name from now on: its node
   const std::vector<formats::Node>& nodes() const { return nodes_; }
 
  private:
-  uint32_t node_of(formats::Size size);
+  struct Operand {
+    bool number;
+    int64_t value;  // or the node
+  };
+  Operand operand(formats::Size size) const;
+  Operand operand(const Expr& e);
+  formats::Size combine(nacre_expr_kind kind, Operand a, Operand b);
+  uint32_t node_of(Operand o);
   uint32_t push(formats::Node node);
   std::vector<formats::Node> nodes_;
-  std::map<std::tuple<int, uint32_t, int64_t>, uint32_t> known_;
+  std::map<std::tuple<int, bool, uint32_t, int64_t>, uint32_t> known_;
   std::map<std::string, uint32_t> numbers_;  // of the symbols' nodes
 };
 

@@ -29,7 +29,7 @@ std::vector<std::int64_t> node_values(const formats::Artifact& artifact, const f
   for (const formats::Symbol& s : artifact.symbols) symbols.push_back(size_for(s, sizes));
   for (const std::vector<formats::Node>* list : {&entry.nodes, &variant.nodes})
     for (const formats::Node& n : *list) {
-      const nacre_node node{n.kind, n.a, n.b};
+      const nacre_node node = n.in_file();
       const auto at = static_cast<std::uint32_t>(values.size());
       values.push_back(0);
       if (!nacre_expr_evaluate(&node, 1, at, symbols.data(), values.data())) values[at] = 0;

@@ -74,9 +74,13 @@ class EntryWriter {
     if (n.kind == NACRE_EXPR_symbol) return fmt::format("nodes[{}]", number);
     if (used_.insert(number).second) {
       node(n.a);
-      if (n.kind != NACRE_EXPR_not_) node(static_cast<uint32_t>(n.b));
+      second(n);
     }
     return fmt::format("n{}", number);
+  }
+  std::string second(const formats::Node& n) {
+    if (n.kind == NACRE_EXPR_not_) return "";
+    return n.number ? number_text(n.b) : node(static_cast<uint32_t>(n.b));
   }
   std::string size(Size s) { return s.is_constant() ? number_text(s.raw) : node(s.node_number()); }
   static std::string number_text(int64_t value) {
@@ -86,7 +90,7 @@ class EntryWriter {
   }
 
   std::string formula(const formats::Node& n) {
-    const std::string a = node(n.a), b = n.kind == NACRE_EXPR_not_ ? "" : node(static_cast<uint32_t>(n.b));
+    const std::string a = node(n.a), b = second(n);
     switch (n.kind) {
       case NACRE_EXPR_add: return fmt::format("i64({}) + {}", a, b);
       case NACRE_EXPR_sub: return fmt::format("i64({}) - {}", a, b);

@@ -28,7 +28,8 @@ std::string words(const formats::Artifact& artifact, const formats::Entry& entry
     };
     const std::string a = self(self, n.a);
     if (n.kind == NACRE_EXPR_not_) return "not " + a;
-    const std::string b = self(self, static_cast<uint32_t>(n.b)), op = texts[n.kind];
+    const std::string b = n.number ? std::to_string(n.b) : self(self, static_cast<uint32_t>(n.b)), op = texts[n.kind];
+    if (n.number && n.kind == NACRE_EXPR_mul) return fmt::format("({} * {})", b, a);
     return std::isalpha(static_cast<unsigned char>(op[0])) && op != "and" && op != "or" ? fmt::format("{}({}, {})", op, a, b)
                                                                                         : fmt::format("({} {} {})", a, op, b);
   };

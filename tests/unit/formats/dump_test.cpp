@@ -91,6 +91,26 @@ TEST(Words, BracketsOnlyWhatNeedsThem) {
             "s0 <= 2 and (2 < s0)");
 }
 
+TEST(Words, PutsANumberThatANodeHoldsWhereAPersonWould) {
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_mul, 0, 3, true}}), "3 * s0");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_floor_div, 0, 2, true}, {NACRE_EXPR_mul, 7, 4, true}}), "4 * (s0 // 2)");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_mul, 0, 4, true}, {NACRE_EXPR_floor_div, 7, 2, true}}), "4 * s0 // 2");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_add, 0, 1, true}, {NACRE_EXPR_mul, 7, 4, true}}), "4 * (s0 + 1)");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_mul, 0, 4, true}, {NACRE_EXPR_mul, 3, 7}}), "2 * 4 * s0");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_sub, 0, 7, true}, {NACRE_EXPR_round_up, 7, 64, true}}), "round_up(s0 - 7, 64)");
+  EXPECT_EQ(words_of_last({{NACRE_EXPR_add, 0, INT64_MIN, true}}), "s0 + -9223372036854775808");
+}
+
+TEST(Dump, SaysWhichFormatAFileNeeds) {
+  fmt::Artifact a = scale_artifact();
+  Aligned old(fmt::artifact_bytes(a));
+  a.entries[0].variants[0].nodes.push_back({NACRE_EXPR_mul, 0, 4, true});
+  Aligned with_number(fmt::artifact_bytes(a));
+  EXPECT_NE(fmt::dump_text(verified(old)).find("format 1.0,"), std::string::npos);
+  EXPECT_NE(fmt::dump_text(verified(with_number)).find("format 1.1,"), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(fmt::dump_json(verified(with_number)))["entries"][0]["variants"][0]["nodes"]["n7"], "4 * s0");
+}
+
 TEST(Words, EndsWhereExpressionsDoNot) {
   std::vector<fmt::Node> deep, wide;
   for (uint32_t i = 7; i < 300; ++i) deep.push_back({NACRE_EXPR_sub, 0, i - 1});

@@ -85,6 +85,15 @@ const Case kCases[] = {
     {"NodeSymbol", "node 0 reads a symbol", [](auto& a) { a.entries[0].nodes[0].a = 1; }},
     {"NodeKind", "node 1 is of kind 31",
      [](auto& a) { a.entries[0].nodes[1].kind = static_cast<nacre_expr_kind>(31); }},
+    {"NodeWithNumberOfLater", "node 4 reads a node",
+     [](auto& a) {
+       a.entries[0].nodes[4] = {NACRE_EXPR_mul, 4, 2, true};
+     }},
+    {"SymbolWithNumber", "node 0 is of kind 257", [](auto& a) { a.entries[0].nodes[0].number = true; }},
+    {"NotWithNumber", "node 4 is of kind 271",
+     [](auto& a) {
+       a.entries[0].nodes[4] = {NACRE_EXPR_not_, 0, 2, true};
+     }},
     {"GuardKind", "guard record 2 is of kind 17",
      [](auto& a) { variant(a).guards[2].kind = NACRE_GUARD_KINDS; }},
     {"GuardInput", "guard record 2 names an input",

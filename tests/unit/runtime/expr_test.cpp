@@ -7,13 +7,22 @@
 
 namespace {
 
-// The value of one operation on two constants.
+// The value of one operation on two constants, of which the node itself may hold the second.
 std::optional<int64_t> value(nacre_expr_kind kind, int64_t a, int64_t b) {
   const nacre_node nodes[] = {{NACRE_EXPR_constant, 0, a},
                               {NACRE_EXPR_constant, 0, b},
                               {static_cast<uint32_t>(kind), 0, 1}};
   int64_t values[3];
-  if (!nacre_expr_evaluate(nodes, 3, 0, nullptr, values)) return std::nullopt;
+  const bool good = nacre_expr_evaluate(nodes, 3, 0, nullptr, values);
+  if (kind != NACRE_EXPR_not_) {
+    const nacre_node one = {kind | NACRE_EXPR_NUMBER, 0, b};
+    int64_t with_number[2] = {a, 0};
+    EXPECT_EQ(nacre_expr_evaluate(&one, 1, 1, nullptr, with_number), good);
+    if (good) {
+      EXPECT_EQ(with_number[1], values[2]);
+    }
+  }
+  if (!good) return std::nullopt;
   return values[2];
 }
 

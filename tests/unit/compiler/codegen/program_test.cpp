@@ -47,7 +47,7 @@ std::vector<std::string> conditions(const ProgramTables& tables) {
   const auto operand = [&](uint32_t number, auto& self) -> std::string {
     const formats::Node& node = nodes.at(number);
     const auto both = [&](const char* between) {
-      return "(" + self(node.a, self) + between + self(static_cast<uint32_t>(node.b), self) + ")";
+      return "(" + self(node.a, self) + between + (node.number ? std::to_string(node.b) : self(static_cast<uint32_t>(node.b), self)) + ")";
     };
     switch (node.kind) {
       case NACRE_EXPR_constant:
@@ -106,7 +106,7 @@ TEST(Program, IntegersBindASymbolOrAgreeWithOne) {
   EXPECT_EQ(of_input(tables, 2), (std::vector<Guard>{{NACRE_GUARD_bind_value, 2, 0, 2, 0, 0}}));
   EXPECT_EQ(of_input(tables, 3), (std::vector<Guard>{{NACRE_GUARD_bind_value, 3, 0, 3, 0, 0}}));
   EXPECT_EQ(conditions(tables), (std::vector<std::string>{"((n % 4) == 0)", "(again == n)",
-                                                          "(twice == (2 * s0))"}));
+                                                          "(twice == (s0 * 2))"}));
 }
 
 TEST(Program, RefusesMoreDimensionsThanAnArtifactHolds) {
@@ -168,26 +168,45 @@ TEST(Program, TellsTheArenaAsAFormulaOverTheSymbols) {
   EXPECT_EQ(covered.arena_text, "max(64*s1, 128*s0)");
 }
 
+TEST(Program, NumbersTakeNoNode) {
+  NodeList list({{"s0", SymbolFacts{}}, {"s1", SymbolFacts{}}}, 0);
+  const Expr s0 = Expr::symbol("s0"), s1 = Expr::symbol("s1");
+  const formats::Size area = list.add(4 * s0 * s1), half = list.add(floordiv(s0 + 1, 2)), rest = list.add(NACRE_EXPR_sub, formats::Size::constant(9), half);
+  // 4*s0*s1 + 8*s0*s1, and what is there already.
+  const formats::Size both = list.add(NACRE_EXPR_add, area, list.add(8 * s0 * s1)), again = list.add(12 * s0 * s1),
+                      twice = list.add(NACRE_EXPR_add, formats::Size::node(0), formats::Size::node(0));
+  const std::vector<formats::Node> expected{{NACRE_EXPR_symbol, 0, 0},       {NACRE_EXPR_symbol, 1, 0},       {NACRE_EXPR_mul, 0, 1},
+                                            {NACRE_EXPR_mul, 2, 4, true},    {NACRE_EXPR_add, 0, 1, true},    {NACRE_EXPR_floor_div, 4, 2, true},
+                                            {NACRE_EXPR_constant, 0, 9},     {NACRE_EXPR_sub, 6, 5},          {NACRE_EXPR_mul, 2, 8, true},
+                                            {NACRE_EXPR_mul, 2, 12, true},   {NACRE_EXPR_mul, 0, 2, true}};
+  EXPECT_EQ(list.nodes(), expected);
+  EXPECT_EQ(area, formats::Size::node(3));
+  EXPECT_EQ(rest, formats::Size::node(7));
+  EXPECT_EQ(both, formats::Size::node(9));
+  EXPECT_EQ(again, both);
+  EXPECT_EQ(twice, formats::Size::node(10));
+}
+
 TEST(Program, PutsLastWhatARunDoesNotLookAt) {
   formats::Variant v;
   v.nodes = {{NACRE_EXPR_constant, 0, 2}, {NACRE_EXPR_mul, 0, 2}, {NACRE_EXPR_constant, 0, 3}, {NACRE_EXPR_mul, 3, 4},
-             {NACRE_EXPR_mul, 0, 4}, {NACRE_EXPR_add, 3, 0}};  // numbered after two of the entry's
+             {NACRE_EXPR_mul, 0, 4}, {NACRE_EXPR_add, 3, 0}, {NACRE_EXPR_add, 5, 3, true}};  // numbered after two of the entry's
   v.commands.resize(1);
   v.commands[0].kind = NACRE_COMMAND_call;
-  v.commands[0].flops = formats::Size::node(5);    // (n0 * 2) * 3
+  v.commands[0].flops = formats::Size::node(8);    // (n0 * 2) * 3 + 3
   v.commands[0].scratch = formats::Size::node(7);  // n0 * 2 + n0
   settle_nodes(v, 2);
   const std::vector<formats::Node> expected{{NACRE_EXPR_constant, 0, 2}, {NACRE_EXPR_mul, 0, 2}, {NACRE_EXPR_add, 3, 0},
-                                            {NACRE_EXPR_constant, 0, 3}, {NACRE_EXPR_mul, 3, 5}};
+                                            {NACRE_EXPR_constant, 0, 3}, {NACRE_EXPR_mul, 3, 5}, {NACRE_EXPR_add, 6, 3, true}};
   EXPECT_EQ(v.nodes, expected);
-  EXPECT_EQ(v.spare_nodes, 2u);
+  EXPECT_EQ(v.spare_nodes, 3u);
   EXPECT_EQ(v.commands[0].scratch, formats::Size::node(4));
-  EXPECT_EQ(v.commands[0].flops, formats::Size::node(6));
+  EXPECT_EQ(v.commands[0].flops, formats::Size::node(7));
   // The application is told shapes.
   v.commands.push_back(v.commands[0]);
   v.commands[1].kind = NACRE_COMMAND_import;
   settle_nodes(v, 2);
-  EXPECT_EQ(v.nodes.size(), 5u);
+  EXPECT_EQ(v.nodes.size(), 6u);
   EXPECT_EQ(v.spare_nodes, 0u);
 }
 

@@ -115,10 +115,10 @@ TEST(EntryFunction, RefusesFunctionsOfTheApplication) {
 TEST(NodeValues, AreTheRuntimes) {
   formats::Artifact artifact = sized();
   formats::Entry& entry = artifact.entries[0];
-  entry.variants[0].nodes = {{NACRE_EXPR_constant, 0, -7}, {NACRE_EXPR_floor_div, 5, 1}, {NACRE_EXPR_mod, 5, 1}, {NACRE_EXPR_round_up, 0, 1}};
+  entry.variants[0].nodes = {{NACRE_EXPR_constant, 0, -7}, {NACRE_EXPR_floor_div, 5, 1}, {NACRE_EXPR_mod, 5, 1}, {NACRE_EXPR_round_up, 0, 1}, {NACRE_EXPR_mul, 4, -3, true}};
   const auto values = node_values(entry, {3});
   ASSERT_TRUE(values.has_value());
-  EXPECT_EQ(*values, (std::vector<int64_t>{3, 2, 6, 1, 7, -7, -4, 1, 4}));
+  EXPECT_EQ(*values, (std::vector<int64_t>{3, 2, 6, 1, 7, -7, -4, 1, 4, -21}));
   entry.variants[0].nodes = {{NACRE_EXPR_constant, 0, 0}, {NACRE_EXPR_mod, 0, 5}};
   EXPECT_FALSE(node_values(entry, {3}).has_value());
 }

@@ -145,7 +145,7 @@ TEST_F(DeviceCode, NoRowsAreAGridOfWholeClusters) {
   const formats::Entry& entry = model.artifact.entries.at(0);
   std::vector<nacre_node> nodes;
   for (const std::vector<formats::Node>* list : {&entry.nodes, &entry.variants.at(0).nodes})
-    for (const formats::Node& n : *list) nodes.push_back({n.kind, n.a, n.b});
+    for (const formats::Node& n : *list) nodes.push_back(n.in_file());
   const int64_t rows = 0;
   std::vector<int64_t> values(nodes.size());
   ASSERT_TRUE(nacre_expr_evaluate(nodes.data(), static_cast<uint32_t>(nodes.size()), 0, &rows, values.data()));
