@@ -163,7 +163,7 @@ void fit(Form& form, const CompileOptions& options) {
 // Fused loops -> laid out, with packed weights, places in memory and the text of kernels.
 void finish_form(Form& form, const EntryTables& entry, PackedWeights& packed, const CompileOptions& options) {
   if (form.target->compute_capability) form.program = fuse_for_device(std::move(form.program));
-  if (form.target->compute_capability && options.precision != NACRE_f32) {
+  if (form.target->compute_capability && options.precision != Precision::fp32) {
     choose_orders(form.program);
     take_patches(form.program, form.weights);
     lower_precision(form.program, form.weights, options.precision);
@@ -471,7 +471,7 @@ CompiledModel compile(std::vector<Method> methods, const CompileOptions& options
     for (const Target* target : targets)
       if (target->firmware) fail(ErrorKind::user, "code for {} is linked into an image, and not loaded from an artifact: --emit static", target->name);
   }
-  if (options.precision != NACRE_f32 && std::none_of(targets.begin(), targets.end(), [](const Target* t) { return t->compute_capability != 0; }))
+  if (options.precision != Precision::fp32 && std::none_of(targets.begin(), targets.end(), [](const Target* t) { return t->compute_capability != 0; }))
     fail(ErrorKind::user, "a precision is for CUDA devices, and none of the targets is one");
   Tables tables;
   PackedWeights packed;

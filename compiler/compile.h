@@ -11,6 +11,7 @@
 #include "compiler/loops/group.h"
 #include "compiler/memory/fit.h"
 #include "compiler/overlap.h"
+#include "compiler/support/precision.h"
 #include "compiler/toolchain/toolchain.h"
 #include "formats/writer.h"
 #include "targets/target.h"
@@ -20,7 +21,7 @@ namespace nacre {
 struct CompileOptions {
   std::string target = "native";  // or several, separated by commas
   bool use_cache = true;  // of compiled kernels
-  nacre_dtype precision = NACRE_f32;  // of a device's temporaries and matrices of weights (layout/precision.h)
+  Precision precision = Precision::fp32;  // of a device (layout/precision.h)
   unsigned jobs = 2;      // kernels compiled at the same time
   std::string producer = "nacre";
   // The C name of a static library (firmware/library.h), for which kernels are kept as text; empty: an artifact is made.

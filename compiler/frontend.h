@@ -36,6 +36,7 @@ enum class OracleType {
   narrow,   // float64 becomes float32
   float16,  // float32 becomes float16
   bfloat16,
+  tf32,  // as the graph has it, but float32 factors of products have 11 bits
 };
 
 struct Frontend {

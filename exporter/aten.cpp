@@ -98,6 +98,7 @@ c10::ScalarType oracle_type(c10::ScalarType type, OracleType oracle) {
   const bool is_complex = c10::isComplexType(type);
   switch (oracle) {
     case OracleType::own:
+    case OracleType::tf32:
       return type;
     case OracleType::wide:
     case OracleType::rounded:

@@ -209,6 +209,26 @@ std::vector<c10::IValue> Executor::run() {
   return results;
 }
 
+// What PyTorch does on a GPU where TF32 is allowed: to the nearest number of 11 bits, halves away from 0.
+at::Tensor in_11_bits(const at::Tensor& x) {
+  if (x.scalar_type() != c10::kFloat) return x;
+  const at::Tensor bits = x.contiguous().view(c10::kInt);
+  return at::where(at::isfinite(x), at::bitwise_and(at::add(bits, 0x1000), c10::Scalar(~0x1fff)).view(c10::kFloat), x);
+}
+
+void round_factors(const std::string& op, std::vector<c10::IValue>& arguments) {
+  static const std::map<std::string, std::pair<size_t, size_t>, std::less<>> kFactors = {  // first, and how many
+      {"mm", {0, 2}}, {"bmm", {0, 2}}, {"matmul", {0, 2}}, {"linear", {0, 2}}, {"addmm", {1, 2}}, {"baddbmm", {1, 2}}, {"addbmm", {1, 2}},
+      {"conv1d", {0, 2}}, {"conv2d", {0, 2}}, {"conv3d", {0, 2}}, {"convolution", {0, 2}}, {"_convolution", {0, 2}},
+      {"conv_transpose1d", {0, 2}}, {"conv_transpose2d", {0, 2}}, {"conv_transpose3d", {0, 2}}, {"scaled_dot_product_attention", {0, 3}}};
+  if (!op.starts_with("aten.")) return;
+  const size_t dot = op.find('.', 5);
+  const auto found = kFactors.find(std::string_view(op).substr(5, dot == std::string::npos ? dot : dot - 5));
+  if (found == kFactors.end()) return;
+  for (size_t i = found->second.first; i < found->second.first + found->second.second && i < arguments.size(); ++i)
+    if (arguments[i].isTensor()) arguments[i] = in_11_bits(arguments[i].toTensor());
+}
+
 std::vector<c10::IValue> Executor::results_of(const Node& node) {
   if (primitive_class(node.op) == PrimClass::control) return primitive_control_flow(node);
   if (environment_.oracle != OracleType::own && node.op == "aten.view.dtype")
@@ -221,6 +241,7 @@ std::vector<c10::IValue> Executor::results_of(const Node& node) {
   const bool varies = node.op.starts_with("aten.var.") || node.op.starts_with("aten.std.") || node.op.starts_with("aten.var_mean.") || node.op.starts_with("aten.std_mean.");
   if (environment_.oracle == OracleType::narrow && varies && arguments[0].toTensor().scalar_type() == c10::kFloat)
     return narrow_variance(node, op.schema(), arguments);
+  if (environment_.oracle == OracleType::tf32) round_factors(node.op, arguments);
   std::vector<c10::IValue> results = aten::call(op, std::move(arguments));
   if (environment_.oracle != OracleType::own) in_the_oracles_type(node, results);
   return results;

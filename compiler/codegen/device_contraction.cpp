@@ -32,7 +32,7 @@ class Product {
     const LoopVar &m = c_.loops[batch], &n = c_.loops[batch + 1], &k = c_.loops[batch + 2];
     const std::vector<LoopVar> around(c_.loops.begin(), c_.loops.begin() + static_cast<std::ptrdiff_t>(batch));
     const Expr a = where(0), b = where(1);
-    if (halves()) {
+    if (on_tensor_cores()) {
       const bool along_n = !in_pieces(1, k.name) && in_pieces(1, n.name);
       const bool a_pieces = in_pieces(0, k.name), b_pieces = along_n || in_pieces(1, k.name);
       begin_half(points_of(around), m.extent, n.extent, k.extent, along_n, !a_pieces || !b_pieces);
@@ -117,7 +117,7 @@ class Product {
     const std::vector<LoopVar>&x = c_.operand_loops[0], &wt = c_.operand_loops[1], &e = epilogue_.loops;
     const size_t spatial = x.size() - 2;
     const Expr in = simplify(floordiv(x[1].extent, c_.groups), facts_), outs = simplify(floordiv(e[1].extent, c_.groups), facts_);
-    const bool half = halves();
+    const bool half = on_tensor_cores();
     // In names of their own, since those of operands and result may be the same.
     std::vector<LoopVar> pixels{e[0]}, places{{"image", e[0].extent}}, taps, terms;
     for (size_t i = 0; i < spatial; ++i) {
@@ -249,14 +249,16 @@ class Product {
   }
 
   // Tensor cores take both operands as 16-bit floats of one kind: what is float32 still, such as an input, is rounded on its way.
+  bool on_tensor_cores() const { return halves() || tf32(); }
+  bool tf32() const { return c_.tf32 && k_.program[c_.operands[0].buffer].dtype == NACRE_f32 && k_.program[c_.operands[1].buffer].dtype == NACRE_f32; }
   bool halves() const {
     const nacre_dtype a = k_.program[c_.operands[0].buffer].dtype, b = k_.program[c_.operands[1].buffer].dtype;
     return (is_half(a) || is_half(b)) && (a == b || a == NACRE_f32 || b == NACRE_f32);
   }
   bool bfloat() const { return k_.program[c_.operands[0].buffer].dtype == NACRE_bf16 || k_.program[c_.operands[1].buffer].dtype == NACRE_bf16; }
   // Whether 8 elements along the variable, from a multiple of 8 on, always lie side by side, at a multiple of 16 bytes; and are
-  // 16-bit floats.
-  bool in_pieces(size_t operand, const std::string& along) const { return is_half(k_.program[c_.operands[operand].buffer].dtype) && lie_together(operand, along); }
+  // what tensor cores take.
+  bool in_pieces(size_t operand, const std::string& along) const { return (is_half(k_.program[c_.operands[operand].buffer].dtype) || tf32()) && lie_together(operand, along); }
   bool lie_together(size_t operand, const std::string& along) const {
     const BufferId id = c_.operands[operand].buffer;
     const BufferKind kind = k_.program[id].kind;
@@ -351,7 +353,7 @@ class Product {
   void begin_half(const Expr& batches, const Expr& m, const Expr& n, const Expr& k, bool along_n, bool elements) {
     const auto count = [&](const Expr& e) { return std::max<int64_t>(1, typical(simplify(e, facts_), k_.program.symbols)); };
     const Expr all = simplify(batches * m * n, facts_);
-    tile_ = choose_half_tile({count(batches), count(m), count(n), count(k), code_cost(epilogue_.code), along_n, elements, all.constant().has_value()}, k_.target);
+    tile_ = choose_half_tile({count(batches), count(m), count(n), count(k) * (tf32() ? 2 : 1), code_cost(epilogue_.code), along_n, elements, all.constant().has_value(), tf32()}, k_.target);
     const Expr tiles = simplify(batches * ceildiv(m, tile_.rows) * ceildiv(n, tile_.columns), facts_);
     launch_.threads = 32 * tile_.warps_m * tile_.warps_n;
     // Whole clusters, where there is nothing to compute, too.
@@ -366,8 +368,8 @@ class Product {
     const std::string across = conv ? e[1].name : e.back().name, down = conv ? e.back().name : e[e.size() - 2].name;
     const bool pieces = piece_steps(n) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(across);
     const auto size = [&](const Expr& x) { return fmt::format("isize({})", text(x)); };
-    k_.out.line("gemm_half<HalfTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}>>({}, {}, {}, {},", tile_.rows, tile_.columns, tile_.warps_m, tile_.warps_n, tile_.stages, tile_.splits,
-                pieces ? 8 : is_along(out(), down) ? 0 : 1, along_n, bfloat(), k_.program[c_.operands[1].buffer].kind == BufferKind::weight,
+    k_.out.line("gemm_half<HalfTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>({}, {}, {}, {},", tile_.rows, tile_.columns, tile_.warps_m, tile_.warps_n, tile_.stages, tile_.splits,
+                pieces ? 8 : is_along(out(), down) ? 0 : 1, along_n, bfloat(), k_.program[c_.operands[1].buffer].kind == BufferKind::weight, tf32() ? ", true" : "",
                 size(batches), size(m), size(n), size(k));
     k_.out.in();
   }

@@ -1,4 +1,5 @@
-// Which tile of nacre/cuda_mma.h computes a product of 16-bit floats, and which of nacre/cuda_gemv.h one with a vector.
+// Which tile of nacre/cuda_mma.h computes a product of 16-bit floats, or of float32 on tensor cores, and which of nacre/cuda_gemv.h one
+// with a vector.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@ struct HalfProduct {
   bool b_along_n = false;
   bool elements = false;  // an operand is read one by one
   bool sized = true;  // the sizes are known
+  bool tf32 = false;  // float32: `k` counts each term twice, as it takes the room and the time of two
 };
 
 struct HalfTileChoice {

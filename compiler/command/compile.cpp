@@ -385,8 +385,9 @@ Action add_compile(CLI::App& app) {
                    "share program and weights")
       ->type_name("TARGET,...");
   verb->add_option("--precision", command->precision,
-                   "fp32 (default), fp16 or bf16: what a GPU keeps between kernels, and matrices of weights; sums stay float32")
-      ->check(CLI::IsMember({"fp32", "fp16", "bf16"}));
+                   "fp32 (default), tf32, fp16 or bf16: what a GPU keeps between kernels, and matrices of weights; sums stay float32. "
+                   "tf32 keeps float32, and rounds what it multiplies to 11 bits")
+      ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}));
   verb->add_option("--threads", command->threads, "kernels compiled at the same time; default: 2")
       ->check(CLI::Range(1, 1024));
   verb->add_option("--dump", command->dump,

@@ -15,7 +15,7 @@ namespace {
 
 class Pack {
  public:
-  explicit Pack(nacre_dtype precision) : precision_(precision) {}
+  explicit Pack(Precision precision) : precision_(precision) {}
 
   void line(const std::string& text) { text_ += text + "\n"; }
 
@@ -35,8 +35,8 @@ class Pack {
   }
 
   // What a result has to be near to, and how near.
-  // `half`: PyTorch's result in the 16 bits of the precision, or null.
-  std::string expected(const HostTensor& own, const HostTensor* reference, const HostTensor* half) {
+  // `lowered`: PyTorch's result in the precision, or null.
+  std::string expected(const HostTensor& own, const HostTensor* reference, const HostTensor* lowered) {
     const auto values = as_doubles(own);
     if (!values) return put(own.data.get(), own.size_bytes) + " -1";
     const Comparison rule = compare(own, own, reference);
@@ -45,10 +45,13 @@ class Pack {
       for (std::size_t i = 0; i < best.size(); ++i)
         if (std::isfinite(best[i]) && std::isfinite((*wide)[i])) best[i] = (*wide)[i];
     double limit = rule.limit;
-    if (half && half->shape == own.shape)
-      limit = std::max(limit, compare(*half, *half, reference ? reference : &own).limit);
-    else if (precision_ != NACRE_f32)
-      limit = std::max(limit, 24 * (precision_ == NACRE_f16 ? 0x1p-10 : 0x1p-7) * rule.magnitude);
+    if (lowered && lowered->shape == own.shape) {
+      const Comparison theirs = compare(*lowered, *lowered, reference ? reference : &own);
+      limit = std::max(limit, theirs.limit);
+      if (precision_ == Precision::tf32 && lowered->dtype == NACRE_f32) limit = std::max(limit, 2 * theirs.own_error + 8 * 0x1p-10 * theirs.magnitude);
+    } else if (precision_ != Precision::fp32) {
+      limit = std::max(limit, 24 * (precision_ == Precision::bf16 ? 0x1p-7 : 0x1p-10) * rule.magnitude);
+    }
     return fmt::format("{} {}", put(best.data(), best.size() * sizeof(double)), limit);
   }
 
@@ -56,7 +59,7 @@ class Pack {
   const std::string& bytes() const { return bytes_; }
 
  private:
-  nacre_dtype precision_;
+  Precision precision_;
   std::string text_, bytes_;
 };
 
@@ -81,26 +84,28 @@ void pack_case(const Case& the_case, const Program& captured, const formats::Art
   std::filesystem::create_directories(folder);
   Pack pack(limits.precision);
   std::unique_ptr<Runner> eager;
-  if (limits.precision != NACRE_f32 && !limits.bound && !the_case.shape_only)
-    eager = make_graph_runner(captured, limits.precision == NACRE_f16 ? OracleType::float16 : OracleType::bfloat16);
+  if (limits.precision != Precision::fp32 && !limits.bound && !the_case.shape_only)
+    eager = make_graph_runner(captured, limits.precision == Precision::fp16   ? OracleType::float16
+                                        : limits.precision == Precision::bf16 ? OracleType::bfloat16
+                                                                              : OracleType::tf32);
   for (const CaseSet& set : the_case.sets) {
     if (set.refuse || !set.shared.empty() || !all_dense(set)) continue;
     pack.line("set " + set.name.substr(0, set.name.find(' ')));
     if (set.continues) pack.line("continues");
     for (const HostTensor& input : set.inputs) pack.line(fmt::format("input {} {}", pack.described(input, false), pack.put(input.data.get(), input.size_bytes)));
     if (the_case.shape_only) continue;
-    CallResult half;
+    CallResult lowered;
     if (eager && !set.continues) eager->reset();
     try {
-      if (eager) half = eager->call(set.inputs);
+      if (eager) lowered = eager->call(set.inputs);
     } catch (const Error& error) {
       if (error.kind == ErrorKind::internal) throw;
       eager.reset();
     }
     for (std::size_t i = 0; i < set.outputs.size(); ++i)
-      pack.line(fmt::format("output {} {}", pack.described(set.outputs[i], true), pack.expected(set.outputs[i], set.output64(i), i < half.outputs.size() ? &half.outputs[i] : nullptr)));
+      pack.line(fmt::format("output {} {}", pack.described(set.outputs[i], true), pack.expected(set.outputs[i], set.output64(i), i < lowered.outputs.size() ? &lowered.outputs[i] : nullptr)));
     for (const auto& [input, after] : set.after_inputs)
-      pack.line(fmt::format("after {} {}", input, pack.expected(after, found_in(set.after_inputs64, input), found_in(half.after_inputs, input))));
+      pack.line(fmt::format("after {} {}", input, pack.expected(after, found_in(set.after_inputs64, input), found_in(lowered.after_inputs, input))));
   }
   std::string model;
   formats::write_artifact(artifact, [&](std::span<const std::uint8_t> part) { model.append(reinterpret_cast<const char*>(part.data()), part.size()); });

@@ -6,15 +6,17 @@
 
 #include "compiler/command/cases.h"
 #include "compiler/graph/graph.h"
+#include "compiler/support/precision.h"
 #include "formats/writer.h"
 
 namespace nacre {
 
 // How near results must be.
 struct PackLimits {
-  nacre_dtype precision;  // of what a device keeps between kernels
-  // Of 16 bits: 24 units of rounding. Otherwise the rule of compare.h with PyTorch's own error in that type (and the bound where
-  // PyTorch has no such operator), for which the program runs in 16 bits: on a processor, whole models take minutes.
+  Precision precision;
+  // Of 16 bits and TF32: 24 units of rounding. Otherwise the rule of compare.h with PyTorch's own error in that precision and that
+  // precision's unit (2^-10 of TF32; the bound where PyTorch has no such operator), for which the program runs in it: on a processor,
+  // whole models take minutes.
   bool bound = false;
 };
 

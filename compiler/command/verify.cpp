@@ -365,12 +365,12 @@ Action add_verify(CLI::App& app) {
       ->type_name("STAGE");
   verb->add_option("--target", options->target, "of the artifact; default: native");
   verb->add_option("--precision", options->precision, "as in compile")
-      ->check(CLI::IsMember({"fp32", "fp16", "bf16"}));
+      ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}));
   verb->add_option("--pack", options->pack,
                    "instead of running them: compile, and write what a machine without PyTorch needs to run and judge them (tests/cuda)")
       ->type_name("FOLDER");
   verb->add_flag("--pack-bound", options->pack_bound,
-                 "with --pack and 16 bits: a bound of 24 units of rounding instead of the rule, which runs the program in 16 bits here");
+                 "with --pack and a precision below fp32: a bound of 24 units of its rounding instead of the rule, for which the program runs in it here");
   verb->add_option("--emit", options->emit,
                    "what stands for the artifact: `artifact` (default) or a `static` library, as "
                    "nacre compile makes it")

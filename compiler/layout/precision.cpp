@@ -53,19 +53,23 @@ Uses uses_of(const LoopProgram& program) {
   return uses;
 }
 
-// The tensor's elements as 16-bit floats, in the order of the dims that is given.
+// The tensor's elements as floats of another type, in the order of the dims that is given.
 HostTensor narrowed(const HostTensor& from, nacre_dtype to, const std::vector<int>& order) {
   std::byte* bytes = nullptr;
   HostTensor result = make_tensor(to, from.shape, &bytes);
   const auto* source = reinterpret_cast<const float*>(from.data.get());
-  auto* target = reinterpret_cast<uint16_t*>(bytes);
+  auto* halves = reinterpret_cast<uint16_t*>(bytes);
+  auto* floats = reinterpret_cast<float*>(bytes);
   const size_t rank = from.shape.size();
   std::vector<int64_t> strides(rank, 1), at(rank, 0);
   for (size_t d = rank; d-- > 1;) strides[d - 1] = strides[d] * from.shape[d];
   const int64_t count = std::accumulate(from.shape.begin(), from.shape.end(), int64_t{1}, std::multiplies<>());
   int64_t offset = 0;
   for (int64_t i = 0; i < count; ++i) {
-    target[i] = to == NACRE_f16 ? interpreting::to_f16(source[offset]) : interpreting::to_bf16(source[offset]);
+    if (to == NACRE_f32)
+      floats[i] = source[offset];
+    else
+      halves[i] = to == NACRE_f16 ? interpreting::to_f16(source[offset]) : interpreting::to_bf16(source[offset]);
     for (size_t n = rank; n-- > 0;) {
       const auto d = static_cast<size_t>(order[n]);
       offset += strides[d];
@@ -79,7 +83,11 @@ HostTensor narrowed(const HostTensor& from, nacre_dtype to, const std::vector<in
 
 }  // namespace
 
-void lower_precision(LoopProgram& program, std::map<std::string, HostTensor>& weights, nacre_dtype to) {
+void lower_precision(LoopProgram& program, std::map<std::string, HostTensor>& weights, Precision precision) {
+  const nacre_dtype to = stored_in(precision);
+  if (precision == Precision::tf32)
+    for (Group& group : program.groups)
+      if (group.contraction) group.contraction->tf32 = true;
   const Uses uses = uses_of(program);
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     Buffer& b = program.buffers[i];
@@ -102,6 +110,7 @@ void lower_precision(LoopProgram& program, std::map<std::string, HostTensor>& we
         b.order.clear();
         continue;
       }
+      if (to == NACRE_f32 && b.order.empty()) continue;
       const std::string name = b.target + "." + nacre_dtype_name(to) + (b.order.empty() ? "" : b.shape[1].is(1) ? ".first" : ".last");
       if (!weights.contains(name)) weights.emplace(name, narrowed(whole, to, order));
       b.target = name;

@@ -1,5 +1,6 @@
 // Buffers between kernels, and matrices of weights, as 16-bit floats: what is computed stays float32 in registers, so sums,
-// statistics and softmax keep their digits; what is stored has half the bytes, and products of it run on tensor cores.
+// statistics and softmax keep their digits; what is stored has half the bytes, and products of it run on tensor cores. With TF32
+// all that is stored stays float32, and products run on tensor cores all the same.
 //
 //   - User inputs, outputs and state keep their types, and so do vectors of weights (biases, scales).
 //   - Temporaries become 16-bit, but for results of reductions that no contraction reads, and for what sin and cos are taken of.
@@ -10,10 +11,11 @@
 #include <string>
 
 #include "compiler/loops/group.h"
+#include "compiler/support/precision.h"
 #include "compiler/support/tensor.h"
 
 namespace nacre {
 
-void lower_precision(LoopProgram& program, std::map<std::string, HostTensor>& weights, nacre_dtype to);
+void lower_precision(LoopProgram& program, std::map<std::string, HostTensor>& weights, Precision precision);
 
 }  // namespace nacre

@@ -135,6 +135,7 @@ struct Contraction {
   bool causal = false;                 // attention: row s sees t <= s
   bool written_out = false;            // attention: a row that sees nothing is NaN, as its softmax is, and not 0; of a device
   bool reverse = false;                // lstm, gru
+  bool tf32 = false;                   // of a device: factors may be rounded to 11 bits
   ContractionForm form = ContractionForm::undecided;
   int panel_vectors = 0;               // packed, planar: vectors a panel of packed weights
   int64_t copied_rows = 0;             // planar: rows of the result for which the image is copied at a time; 0: as many as caches take

@@ -112,6 +112,7 @@ class Printer {
     if (c.kind == ContractionKind::attention) out += " scale " + number_text(c.scale);
     if (c.causal) out += " causal";
     if (c.reverse) out += " reverse";
+    if (c.tf32) out += " tf32";
     out += where_comment(c.where) + "\n";
     out += "      loops " + loops_text(c.loops, c.reduced) + "\n";
     for (size_t i = 0; i < c.operands.size(); ++i) {
@@ -553,6 +554,7 @@ class Parser {
     if (take("scale")) c.scale = real();
     c.causal = take("causal");
     c.reverse = take("reverse");
+    c.tf32 = take("tf32");
     c.where = where_;
     end_line();
     group().contraction = std::move(c);

@@ -29,11 +29,4 @@ std::vector<const Target*> find_targets(const std::string& names) {
   return found;
 }
 
-nacre_dtype precision_named(const std::string& name) {
-  if (name == "fp32") return NACRE_f32;
-  if (name == "fp16") return NACRE_f16;
-  if (name == "bf16") return NACRE_bf16;
-  fail(ErrorKind::user, "no precision '{}'; there are fp32, fp16, bf16", name);
-}
-
 }  // namespace nacre

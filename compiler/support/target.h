@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "formats/dtype.h"
 #include "targets/target.h"
 
 namespace nacre {
@@ -14,8 +13,5 @@ const Target& find_target(const std::string& name);
 
 // `x86-64-v3,cortex-a78ae`: each once, of each family the most demanding first, which is the order in which a device tries them.
 std::vector<const Target*> find_targets(const std::string& names);
-
-// fp32, fp16, bf16; Error{user} for another name.
-nacre_dtype precision_named(const std::string& name);
 
 }  // namespace nacre

@@ -546,6 +546,18 @@ def test_an_artifact_without_code_for_a_gpu_refuses_one(bench):
     bench.refuses("bench", artifact, "--device", "gpu", says=("--device", "cuda"))
 
 
+def test_precisions_have_limits_of_their_own(bench):
+    """The largest error that passes grows as digits go: packed for a device, with PyTorch's own error in that precision."""
+    limits = {}
+    for precision in ("fp32", "tf32", "bf16"):
+        packs = bench.folder()
+        bench.works("verify", bench.case("resnet8"), "--target", "cuda-sm_87", "--precision", precision, "--pack", packs)
+        limits[precision] = [float(line.split()[-1]) for line in (packs / "resnet8" / "cases.txt").read_text().splitlines() if line.startswith("output")]
+    for exact, rounded, half in zip(*limits.values()):
+        assert 50 * exact < rounded < half, limits
+    bench.refuses("compile", bench.case("resnet8") / "model.pt2", "-o", bench.folder() / "x.nacre", "--precision", "tf32", says=("a precision is for CUDA devices",))
+
+
 def test_the_gpu_bench_prepares_and_carries(bench):
     """What a machine with a GPU measures is compiled on one without, and taken there without the weights that it makes again."""
     scripts, packs, there, archive = ROOT / "tests" / "bench" / "gpu", bench.folder(), bench.folder(), bench.folder() / "packs.tar.xz"

@@ -1,5 +1,6 @@
 // Products of matrices of 16-bit floats on tensor cores, accumulated in float32: with what sm_80 and later have (mma.sync, ldmatrix,
-// cp.async), and wgmma and clusters where the device has them.
+// cp.async), and wgmma and clusters where the device has them. Of float32, too, rounded to the 11 bits of TF32 as they are multiplied:
+// then what is said of 8 elements is said of 4, and of 64 terms of 32.
 //
 //   gemm_half<Tile>(batches, m, n, k, a, b, epilogue, launch)
 //     a(batch, m)(k), b(batch, n)(k)   a row of an operand, and then the address of 8 elements along k, a multiple of 8, or null:
@@ -7,7 +8,7 @@
 //                                      the address of 8 elements along n
 //     epilogue(batch, m, n, values)    takes each result once: 8 at a time, along n, or one
 //
-//   HalfTile<kRows, kColumns, kWarpsM, kWarpsN, kStages, kSplits, kPieces, kBAlongN, kBFloat, kWeights>
+//   HalfTile<kRows, kColumns, kWarpsM, kWarpsN, kStages, kSplits, kPieces, kBAlongN, kBFloat, kWeights, kTf32>
 //     kPieces    8: so many results at a time; else one: neighbours take those along n (1) or m (0)
 //     kSplits    blocks that share the terms of a tile: they are side by side, and a cluster where the device has those
 //     kWeights   b is there before the kernels ahead of this one are done
@@ -25,10 +26,10 @@
 
 namespace nk {
 
-template <int kRows, int kColumns, int kWarpsDown, int kWarpsAcross, int kDeep, int kParts, int kTogether, bool kAlongN, bool kBFloat, bool kConstant>
+template <int kRows, int kColumns, int kWarpsDown, int kWarpsAcross, int kDeep, int kParts, int kTogether, bool kAlongN, bool kBFloat, bool kConstant, bool kFloat = false>
 struct HalfTile {
   static constexpr int rows = kRows, columns = kColumns, warps_m = kWarpsDown, warps_n = kWarpsAcross, stages = kDeep, splits = kParts, pieces = kTogether;
-  static constexpr bool b_along_n = kAlongN, bfloat = kBFloat, weights = kConstant;
+  static constexpr bool b_along_n = kAlongN, bfloat = kBFloat, weights = kConstant, tf32 = kFloat;
 };
 
 namespace detail {
@@ -64,6 +65,19 @@ NACRE_INLINE void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, u
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// To the nearest number of 11 bits.
+NACRE_INLINE uint32_t rounded(uint32_t x) {
+  uint32_t y;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
+}
+// Four floats are 16 bytes: a matrix of 8 x 8 halves is one of 8 x 4 floats.
+NACRE_INLINE void multiply_floats(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 template <bool kBFloat>
@@ -198,13 +212,13 @@ constexpr bool is_pointer = false;
 template <class T>
 constexpr bool is_pointer<T*> = true;
 
-// Rows of 64 terms, 128 bytes, whose pieces change places by the row.
+// Rows of 64 terms (32 floats), 128 bytes, whose pieces change places by the row.
 NACRE_INLINE uint32_t piece_of(int row, int column) { return static_cast<uint32_t>(row * 128 + ((column ^ (row & 7)) << 4)); }
 
 // One operand's way into shared memory: a thread takes the same piece of several rows.
-template <int kRows, int kThreads, bool kBFloat, class I, class Row>
+template <int kRows, int kThreads, bool kBFloat, bool kFloat, class I, class Row>
 struct Feed {
-  static constexpr int kCount = kRows * 8 / kThreads;
+  static constexpr int kCount = kRows * 8 / kThreads, kEach = kFloat ? 4 : 8;
   static_assert(kCount >= 1 && kThreads % 64 == 0);
   static constexpr bool kLater = is_pointer<decltype(static_cast<Row*>(nullptr)->operator()(I()))>;
   Several<Row, kCount> rows;
@@ -213,15 +227,18 @@ struct Feed {
   uint32_t kept[kLater ? 1 : kCount][4];
 
   NACRE_MEMBER void begin(uint32_t to, I step) {
-    const I term = step * 64 + threadIdx.x % 8 * 8;
+    const I term = step * (8 * kEach) + threadIdx.x % 8 * kEach;
     NACRE_UNROLL for (int i = 0; i < kCount; ++i) {
       const bool row_there = first + i * (kThreads / 8) < extent;
       if constexpr (kLater) {
         copy_later(to + here + i * (kThreads / 8 * 128), row_there && term < k ? rows.at[i](term) : nullptr);
       } else {
         NACRE_UNROLL for (int e = 0; e < 4; ++e) {
-          const I low = term + 2 * e;
-          kept[i][e] = packed<kBFloat>(row_there && low < k ? rows.at[i](low) : 0.f, row_there && low + 1 < k ? rows.at[i](low + 1) : 0.f);
+          const I low = term + (kFloat ? e : 2 * e);
+          if constexpr (kFloat)
+            kept[i][e] = __float_as_uint(row_there && low < k ? rows.at[i](low) : 0.f);
+          else
+            kept[i][e] = packed<kBFloat>(row_there && low < k ? rows.at[i](low) : 0.f, row_there && low + 1 < k ? rows.at[i](low + 1) : 0.f);
         }
       }
     }
@@ -234,7 +251,7 @@ struct Feed {
     }
   }
 };
-template <int kRows, int kThreads, bool kBFloat, class I, class F>
+template <int kRows, int kThreads, bool kBFloat, bool kFloat, class I, class F>
 NACRE_INLINE auto feed_of(F row, I first, I extent, I k) {
   const int thread = threadIdx.x, own = thread / 8;
   const auto make = [&](int i) {
@@ -242,14 +259,14 @@ NACRE_INLINE auto feed_of(F row, I first, I extent, I k) {
     return row(at < extent ? at : extent - 1);
   };
   using Row = decltype(make(0));
-  using Made = Feed<kRows, kThreads, kBFloat, I, Row>;
+  using Made = Feed<kRows, kThreads, kBFloat, kFloat, I, Row>;
   return Made{several(make, typename Below<Made::kCount>::type()), first + own, extent, k, piece_of(own, thread % 8), {}};
 }
 
 // The same where 8 elements lie along the rows: 64 rows, one a term, of all columns, padded so that they begin in other banks.
-template <int kColumns, int kThreads, class I, class Column>
+template <int kColumns, int kThreads, bool kFloat, class I, class Column>
 struct TurnedFeed {
-  static constexpr int kAcross = kColumns / 8, kCount = 64 * kAcross / kThreads, kPitch = kColumns + 8;
+  static constexpr int kEach = kFloat ? 4 : 8, kTerms = 8 * kEach, kAcross = kColumns / kEach, kCount = kTerms * kAcross / kThreads, kPitch = kColumns + 8;
   static_assert(kThreads % kAcross == 0 && kCount >= 1);
   Column column;
   I first, extent, k;
@@ -257,8 +274,8 @@ struct TurnedFeed {
   NACRE_MEMBER void begin(uint32_t to, I step) {
     NACRE_UNROLL for (int i = 0; i < kCount; ++i) {
       const int row = threadIdx.x / kAcross + i * (kThreads / kAcross);
-      const I term = step * 64 + row;
-      copy_later(to + (row * kPitch + threadIdx.x % kAcross * 8) * 2, first < extent && term < k ? column(term) : nullptr);
+      const I term = step * kTerms + row;
+      copy_later(to + (row * kPitch + threadIdx.x % kAcross * kEach) * (16 / kEach), first < extent && term < k ? column(term) : nullptr);
     }
   }
   NACRE_MEMBER void end(uint32_t) {}
@@ -269,9 +286,9 @@ struct TurnedFeed {
 template <class T, class I, class A, class B, class E>
 NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, const Launch& launch) {
   using namespace detail;
-  constexpr int kThreads = T::warps_m * T::warps_n * 32, kDepth = 64, kM = T::rows, kN = T::columns, kStages = T::stages, kSplits = T::splits;
+  constexpr int kThreads = T::warps_m * T::warps_n * 32, kDepth = T::tf32 ? 32 : 64, kM = T::rows, kN = T::columns, kStages = T::stages, kSplits = T::splits;
 #ifdef NACRE_WARPGROUPS
-  constexpr bool kWide = !T::b_along_n && kM % 64 == 0 && T::warps_m * 16 == kM && T::warps_n == 1 && (kN == 32 || kN == 64 || kN == 128 || kN == 256);
+  constexpr bool kWide = !T::tf32 && !T::b_along_n && kM % 64 == 0 && T::warps_m * 16 == kM && T::warps_n == 1 && (kN == 32 || kN == 64 || kN == 128 || kN == 256);
 #else
   constexpr bool kWide = false;
 #endif
@@ -280,7 +297,7 @@ NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, cons
   static_assert(kStages > kLag);
   constexpr int kWM = kWide ? 16 : kM / T::warps_m, kWN = kWide ? kN : kN / T::warps_n, kFM = kWM / 16, kFN = kWN / 8;
   static_assert(kFM >= 1 && kFN >= 2 && kFN % 2 == 0);
-  constexpr int kBPitch = kN + 8, kABytes = kM * 128, kBBytes = T::b_along_n ? kDepth * kBPitch * 2 : kN * 128, kPitch = kN + 8;
+  constexpr int kBPitch = kN + 8, kABytes = kM * 128, kBBytes = T::b_along_n ? kBPitch * 128 : kN * 128, kPitch = kN + 8;
   extern __shared__ char dynamic_memory[];
   [[maybe_unused]] __shared__ bool last;
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
@@ -293,14 +310,15 @@ NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, cons
   const int first = steps * rank / kSplits, count = steps * (rank + 1) / kSplits - first;
   for (I tile = blockIdx.x / kSplits; tile < tiles; tile += gridDim.x / kSplits) {
     const I batch = tile / (tiles_m * tiles_n), m0 = tile % tiles_m * kM, n0 = tile / tiles_m % tiles_n * kN;
-    auto feed_a = feed_of<kM, kThreads, T::bfloat, I>([&](I row) { return a(batch, row); }, m0, m, k);
+    auto feed_a = feed_of<kM, kThreads, T::bfloat, T::tf32, I>([&](I row) { return a(batch, row); }, m0, m, k);
     auto feed_b = [&] {
       if constexpr (T::b_along_n) {
-        const I column = n0 + threadIdx.x % (kN / 8) * 8;
+        constexpr int kEach = T::tf32 ? 4 : 8;
+        const I column = n0 + threadIdx.x % (kN / kEach) * kEach;
         auto turned = b(batch, column < n ? column : 0);
-        return TurnedFeed<kN, kThreads, I, decltype(turned)>{turned, column, n, k};
+        return TurnedFeed<kN, kThreads, T::tf32, I, decltype(turned)>{turned, column, n, k};
       } else {
-        return feed_of<kN, kThreads, T::bfloat, I>([&](I row) { return b(batch, row); }, n0, n, k);
+        return feed_of<kN, kThreads, T::bfloat, T::tf32, I>([&](I row) { return b(batch, row); }, n0, n, k);
       }
     }();
     const auto at_a = [&](int stage) { return base + stage * (kABytes + kBBytes); };
@@ -366,10 +384,27 @@ NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, cons
         uint32_t x[kFM][4], y[kFN / 2][4];
         NACRE_UNROLL for (int i = 0; i < kFM; ++i) load_matrices(x[i], from_a + piece_of(wm + i * 16 + lane % 16, quarter * 2 + lane / 16));
         NACRE_UNROLL for (int j = 0; j < kFN / 2; ++j) {
-          if constexpr (T::b_along_n)
+          if constexpr (T::b_along_n && T::tf32) {
+            const auto one = [&](int term, int column) {
+              uint32_t x;
+              asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(from_b + ((quarter * 8 + term + lane % 4) * kBPitch + wn + j * 16 + column + lane / 4) * 4));
+              return x;
+            };
+            y[j][0] = one(0, 0), y[j][1] = one(4, 0), y[j][2] = one(0, 8), y[j][3] = one(4, 8);
+          } else if constexpr (T::b_along_n)
             load_matrices_turned(y[j], from_b + ((quarter * 16 + lane % 16) * kBPitch + wn + j * 16 + lane / 16 * 8) * 2);
           else
             load_matrices(y[j], from_b + piece_of(wn + j * 16 + lane % 8 + lane / 16 * 8, quarter * 2 + lane / 8 % 2));
+        }
+        if constexpr (T::tf32) {
+          NACRE_UNROLL for (int e = 0; e < 4; ++e) {
+            NACRE_UNROLL for (int i = 0; i < kFM; ++i) x[i][e] = rounded(x[i][e]);
+            NACRE_UNROLL for (int j = 0; j < kFN / 2; ++j) y[j][e] = rounded(y[j][e]);
+          }
+          NACRE_UNROLL for (int i = 0; i < kFM; ++i) {
+            NACRE_UNROLL for (int j = 0; j < kFN; ++j) multiply_floats(sums[i][j], x[i], y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);
+          }
+          continue;
         }
         NACRE_UNROLL for (int i = 0; i < kFM; ++i) {
           NACRE_UNROLL for (int j = 0; j < kFN; ++j) multiply<T::bfloat>(sums[i][j], x[i], y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "compiler/graph/text.h"
 #include "compiler/support/error.h"
 
@@ -50,6 +52,30 @@ TEST(Eager, ConversionThatTheOracleDoesNotNeedIsACopyAllTheSame) {
   for (int call = 0; call < 2; ++call)
     EXPECT_EQ(run_eager(graph, weights, {filled(2)}, OracleType::narrow).at(0).as<float>()[0], 6);
   EXPECT_EQ(weights.at("p").as<float>()[0], 3);
+}
+
+TEST(Eager, FactorsOfProductsAreRoundedAndNothingElse) {
+  const Graph graph = parse_graph(R"(graph forward captured {
+  input %x: f32[2] user "x"
+  %row: f32[1, 2] = aten.view.default(%x, size=[1, 2])
+  %column: f32[2, 1] = aten.view.default(%x, size=[2, 1])
+  %bias: f32[1, 1] = aten.slice.Tensor(%row, dim=1, start=0, end=1)
+  %y: f32[1, 1] = aten.addmm.default(%bias, mat1=%row, mat2=%column)
+  %z: f32[2] = aten.mul.Tensor(%x, other=%x)
+  output %y user "[0]"
+  output %z user "[1]"
+})");
+  const auto results = [&](float x) {
+    const std::vector<HostTensor> all = run_eager(graph, {}, {filled(x)}, OracleType::tf32);
+    return std::pair(all.at(0).as<float>()[0], all.at(1).as<float>()[0]);
+  };
+  // 1 + 2^-10 has 11 bits, 1 + 2^-11 lies between two numbers of 11 bits, the lower of which is 1: halves go up.
+  EXPECT_EQ(results(1 + 0x1p-10f).first, 1 + 0x1p-10f + 2 * (1 + 0x1p-10f) * (1 + 0x1p-10f));
+  EXPECT_EQ(results(1 + 0x1p-11f).first, 1 + 0x1p-11f + 2 * (1 + 0x1p-10f) * (1 + 0x1p-10f));
+  EXPECT_EQ(results(1 + 0x1p-12f).first, 1 + 0x1p-12f + 2);
+  EXPECT_EQ(results(1 + 0x1p-12f).second, (1 + 0x1p-12f) * (1 + 0x1p-12f));
+  EXPECT_EQ(results(INFINITY).first, INFINITY);
+  EXPECT_TRUE(std::isnan(results(NAN).first));
 }
 
 TEST(Eager, NarrowVarianceRoundsLikeFloat32) {

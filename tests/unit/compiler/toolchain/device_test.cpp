@@ -84,18 +84,18 @@ TEST(Device, APrecisionIsForDevices) {
   program.graph = parse_graph(kProgram);
   CompileOptions options;
   options.target = "x86-64-v3";
-  options.precision = NACRE_f16;
+  options.precision = Precision::fp16;
   EXPECT_THROW(compile(std::move(program), options), Error);
 }
 
-// The kernels' text, in float16.
-std::string half_kernels(const char* text, std::map<std::string, HostTensor> weights) {
+// The kernels' text.
+std::string kernels_in(Precision precision, const char* text, std::map<std::string, HostTensor> weights, const std::string& target = "cuda-sm_90") {
   Program program;
   program.graph = parse_graph(text);
   program.weights = std::move(weights);
   CompileOptions options;
-  options.target = "cuda-sm_90";
-  options.precision = NACRE_f16;
+  options.target = target;
+  options.precision = precision;
   std::string kernels;
   options.dump = [&](const std::string& file, const std::string& layer) {
     if (file.starts_with("6-kernels")) kernels = layer;
@@ -103,6 +103,8 @@ std::string half_kernels(const char* text, std::map<std::string, HostTensor> wei
   compile(std::move(program), options);
   return kernels;
 }
+
+std::string half_kernels(const char* text, std::map<std::string, HostTensor> weights) { return kernels_in(Precision::fp16, text, std::move(weights)); }
 
 HostTensor ones(std::vector<int64_t> shape) {
   std::byte* bytes = nullptr;
@@ -132,7 +134,7 @@ TEST_F(DeviceCode, NoRowsAreAGridOfWholeClusters) {
   program.weights = {{"w", ones({768, 3072})}};
   CompileOptions options;
   options.target = "cuda-sm_90";
-  options.precision = NACRE_f16;
+  options.precision = Precision::fp16;
   std::string kernels;
   options.dump = [&](const std::string& file, const std::string& layer) {
     if (file.starts_with("6-kernels")) kernels = layer;
@@ -214,6 +216,34 @@ TEST_F(DeviceCode, WhatOnlyLooksLikeAttentionStaysProducts) {
 }
 )", {{"w", ones({96, 96})}});
   EXPECT_EQ(again.find("attention_half"), std::string::npos) << again;
+}
+
+TEST_F(DeviceCode, FactorsOfFloat32AreRoundedWhereAskedFor) {
+  // Rows of both, of one along the columns, and one by one; a convolution and one that is transposed.
+  constexpr const char* kProducts = R"(graph forward functional {
+  input %x: f32[2, 3, 32, 32] user "x"
+  input %w: f32[64, 3, 3, 3] parameter "w"
+  input %u: f32[64, 32, 2, 2] parameter "u"
+  input %l: f32[67, 32] parameter "l"
+  %a: f32[2, 64, 16, 16] = aten.conv2d.default(input=%x, weight=%w, stride=[2, 2], padding=[1, 1])
+  %b: f32[2, 32, 32, 32] = aten.conv_transpose2d.input(input=%a, weight=%u, stride=[2, 2])
+  %c: f32[2, 32, 1024] = aten.view.default(self=%b, size=[2, 32, 1024])
+  %d: f32[2, 1024, 32] = aten.transpose.int(self=%c, dim0=1, dim1=2)
+  %e: f32[2, 32, 32] = aten.matmul.default(self=%c, other=%d)
+  %f: f32[2, 1024, 67] = aten.linear.default(input=%d, weight=%l)
+  output %e user
+  output %f user
+}
+)";
+  const auto weights = [] { return std::map<std::string, HostTensor>{{"w", ones({64, 3, 3, 3})}, {"u", ones({64, 32, 2, 2})}, {"l", ones({67, 32})}}; };
+  for (const char* target : {"cuda-sm_87", "cuda-sm_90", "cuda-sm_110"}) {
+    const std::string rounded = kernels_in(Precision::tf32, kProducts, weights(), target);
+    EXPECT_NE(rounded.find("true>>("), std::string::npos) << rounded;
+    EXPECT_EQ(rounded.find("gemm<"), std::string::npos) << rounded;
+  }
+  const std::string exact = kernels_in(Precision::fp32, kProducts, weights());
+  EXPECT_EQ(exact.find("gemm_half<"), std::string::npos) << exact;
+  EXPECT_NE(exact.find("gemm<"), std::string::npos) << exact;
 }
 
 TEST_F(DeviceCode, AnImageOfFewChannelsIsTakenInPatches) {
