@@ -35,11 +35,19 @@ static uint32_t blocks_of(const nacre_session* s, const struct nacre_command* c)
   return blocks < 1 ? 1 : blocks > INT32_MAX ? INT32_MAX : (uint32_t)blocks;
 }
 
-static bool is_there(const nacre_session* s, const void* data) {
+static bool is_on_device(const nacre_session* s, const void* data) {
   unsigned type = 0;
   if (s->cuda->queued) return data != NULL;
   return data && !driver_of(s)->cuPointerGetAttribute(&type, CU_POINTER_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)data) &&
          type == CU_MEMORY_DEVICE;
+}
+
+// Whether kernels, which load 16 bytes at once, may use it where it lies.
+static bool is_there(const nacre_session* s, const void* data) { return (uintptr_t)data % 16 == 0 && is_on_device(s, data); }
+
+static bool input_is_on_device(const nacre_session* s, const nacre_tensor* inputs, uint32_t i) {
+  if (s->staged[i] || (s->cuda->queued && !inputs[i].rank)) return false;
+  return is_on_device(s, inputs[i].data);
 }
 
 // A number of a queued call is the host's, where guards can read it.
@@ -353,12 +361,20 @@ static CUresult copies(nacre_session* s, const nacre_tensor* inputs, const nacre
   for (uint32_t i = 0; i < e->input_count && !result; ++i) {
     void* here = s->staged[i] ? nacre_stage_place(s, i) : inputs[i].data;
     if (cuda->input_here[i] || !s->input_sizes[i] || (!in && !(input_of(s, i).flags & NACRE_TENSOR_MUTATED))) continue;
-    result = in ? d->cuMemcpyHtoDAsync(cuda->inputs[i], here, (size_t)s->input_sizes[i], cuda->stream)
-                : d->cuMemcpyDtoHAsync(here, cuda->inputs[i], (size_t)s->input_sizes[i], cuda->stream);
+    size_t size = (size_t)s->input_sizes[i];
+    if (input_is_on_device(s, inputs, i))
+      result = in ? d->cuMemcpyDtoDAsync(cuda->inputs[i], (CUdeviceptr)(uintptr_t)here, size, cuda->stream)
+                  : d->cuMemcpyDtoDAsync((CUdeviceptr)(uintptr_t)here, cuda->inputs[i], size, cuda->stream);
+    else
+      result = in ? d->cuMemcpyHtoDAsync(cuda->inputs[i], here, size, cuda->stream)
+                  : d->cuMemcpyDtoHAsync(here, cuda->inputs[i], size, cuda->stream);
   }
-  for (uint32_t i = 0; i < e->output_count && !result && !in; ++i)
-    if (!cuda->output_here[i] && s->output_sizes[i])
-      result = d->cuMemcpyDtoHAsync(outputs[i].data, cuda->outputs[i], (size_t)s->output_sizes[i], cuda->stream);
+  for (uint32_t i = 0; i < e->output_count && !result && !in; ++i) {
+    size_t size = (size_t)s->output_sizes[i];
+    if (cuda->output_here[i] || !size) continue;
+    result = is_on_device(s, outputs[i].data) ? d->cuMemcpyDtoDAsync((CUdeviceptr)(uintptr_t)outputs[i].data, cuda->outputs[i], size, cuda->stream)
+                                              : d->cuMemcpyDtoHAsync(outputs[i].data, cuda->outputs[i], size, cuda->stream);
+  }
   return result;
 }
 
@@ -435,7 +451,7 @@ nacre_status nacre_session_wait(nacre_session* s) {
 nacre_status nacre_cuda_can_stage(nacre_session* s, const nacre_tensor* inputs) {
   const struct nacre_entry_view* e = &s->model->entries[s->entry].view;
   for (uint32_t i = 0; i < e->input_count; ++i) {
-    if (!s->staged[i] || !is_there(s, inputs[i].data)) continue;
+    if (!s->staged[i] || !is_on_device(s, inputs[i].data)) continue;
     struct nacre_text text = nacre_session_say(s);
     nacre_text_add(&text, "input '%s' lies on the device, and not dense as this variant reads it: copy it first", input_of(s, i).name);
     return NACRE_BAD_ARGUMENT;

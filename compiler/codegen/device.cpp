@@ -17,6 +17,7 @@ constexpr int kBlock = 256;             // threads of a block, mostly
 constexpr int64_t kManyPoints = 8192;   // keep a device busy with a thread each
 constexpr int64_t kEnoughThreads = 24000;
 constexpr int64_t kFewTeams = 256;
+constexpr int64_t kManyRows = 1024;
 constexpr int64_t kSharedBytes = 32768; // of a block's local buffers
 constexpr int64_t kPrivateElements = 32; // of a thread's
 constexpr int64_t kMostBlocks = int64_t{1} << 20;
@@ -191,12 +192,75 @@ class Emitter {
       most = 0;
     }
     if (!scans && most > 32 && typical_of(total) < kFewTeams) width = std::max(width, most > 4 * kBlock ? 1024 : kBlock);
+    const auto row = row_in_registers(typical_of(total));
+    if (row) width = row->width;
     team(width, total);
+    if (row) row_elements_ = 8 * row->pieces;
     place_locals(width);
     k_.out.open("for (isize outer = team.index(); outer < {}; outer += team.count()) {{", cpp(total, facts_));
     for (const auto& [name, value] : values_of(k_.group.outer, "outer", facts_)) k_.out.line("[[maybe_unused]] const isize {} = {};", name, value);
-    nests(width, k_.group.outer);
+    if (row)
+      nests_in_registers(*row);
+    else
+      nests(width, k_.group.outer);
     k_.out.close();
+  }
+
+  // Rows of which each thread of a team can keep its part: so many pieces.
+  struct Row {
+    int width = 0;
+    int64_t pieces = 0;
+  };
+
+  // `rows`: of all teams.
+  std::optional<Row> row_in_registers(int64_t rows) const {
+    std::optional<int64_t> length;
+    for (const Nest& n : k_.group.nests) {
+      NestEmitter nest(k_, n, k_.group.outer);
+      nest.prepare_device();
+      const auto own = nest.row_length();
+      if (!own || !nest.fits_in_registers() || (length && *length != *own)) return std::nullopt;
+      length = own;
+    }
+    if (!length || *length % 8 != 0 || *length < 64) return std::nullopt;
+    const int64_t pieces = *length / 8;
+    Row row;
+    row.width = pieces <= 128 ? 32 : pieces <= 512 ? kBlock : 512;
+    // Few rows are done sooner by more threads.
+    if (rows < kManyRows)
+      while (row.width < 512 && row.width < pieces) row.width *= 2;
+    row.pieces = (pieces + row.width - 1) / row.width;
+    // What the nests keep is nowhere else: a row that is written must not be read again.
+    std::set<BufferId> written;
+    for (const Nest& n : k_.group.nests) {
+      for (const Scalar& s : n.code)
+        if (s.op == ScalarOp::load && written.contains(s.buffer)) return std::nullopt;
+      for (const Store& s : n.stores)
+        if (k_.program[s.buffer].kind != BufferKind::local) written.insert(s.buffer);
+    }
+    return row.pieces <= 4 ? std::optional(row) : std::nullopt;
+  }
+
+  void nests_in_registers(const Row& row) {
+    std::map<std::string, int> readers;
+    std::map<std::string, NestEmitter::KeptRow> kept;
+    for (const Nest& n : k_.group.nests) {
+      NestEmitter nest(k_, n, k_.group.outer);
+      nest.prepare_device();
+      for (const auto& [key, type] : nest.row_keys()) {
+        if (++readers[key] != 2) continue;
+        const std::string name = fmt::format("row{}", kept.size());
+        k_.out.line("{} {}[{}];", type, name, row.pieces);
+        kept[key].name = name;
+      }
+    }
+    for (const Nest& n : k_.group.nests) {
+      k_.out.open("{{");
+      NestEmitter nest(k_, n, k_.group.outer);
+      nest.prepare_device();
+      nest.emit_in_registers(row.width, row.pieces, kept);
+      k_.out.close();
+    }
   }
 
   void in_one_block() {
@@ -243,7 +307,9 @@ class Emitter {
         const Expr elements = simplify(elements_of(b), k_.program.symbols);
         const auto count = elements.constant();
         const auto size = static_cast<int64_t>(nacre_dtype_size_bytes(b.dtype));
-        if (count && (*count <= 1 || (width == 1 && *count <= kPrivateElements))) {
+        if (count && row_elements_ > 0 && !b.shape.empty()) {
+          k_.out.line("{} {}[{}];", type, name, row_elements_);
+        } else if (count && (*count <= 1 || (width == 1 && *count <= kPrivateElements))) {
           k_.out.line("{} {}[{}];", type, name, std::max<int64_t>(1, *count));
         } else if (count && width > 1 && shared + *count * size * teams <= kSharedBytes) {
           shared += *count * size * teams;
@@ -306,6 +372,7 @@ class Emitter {
   const SymbolNodes& nodes_;
   const Facts facts_;
   KernelSource::Launch launch_;
+  int64_t row_elements_ = 0;  // of a row, that a thread keeps in registers; 0: rows lie elsewhere
 };
 
 }  // namespace

@@ -63,7 +63,7 @@ class Product {
       const nacre_dtype dtype = k_.program[c_.operands[i].buffer].dtype;
       return dtype == NACRE_f32 || dtype == k_.program[c_.operands[0].buffer].dtype;
     };
-    return is_half(k_.program[c_.operands[0].buffer].dtype) && wide_or_half(1) && wide_or_half(2) && depth && *depth % 16 == 0 && *depth <= 128 && e.extent.is(*depth) && in_pieces(0, d.name) &&
+    return is_half(k_.program[c_.operands[0].buffer].dtype) && wide_or_half(1) && k_.program[c_.operands[1].buffer].dtype == k_.program[c_.operands[2].buffer].dtype && depth && *depth % 16 == 0 && *depth <= 128 && e.extent.is(*depth) && in_pieces(0, d.name) &&
            lie_together(1, d.name) && lie_together(2, e.name);
   }
 
@@ -101,7 +101,7 @@ class Product {
     w.line("return {};", added.empty() ? "0.f" : added);
     w.close("},");
     const auto& r = epilogue_.loops;
-    w.open("[&]([[maybe_unused]] isize batch, {}, {}) {{", parameters({r[2].name, pieces ? "first" : r[3].name}), pieces ? "const float (&values)[8]" : "const float value");
+    w.open("[&]([[maybe_unused]] isize batch, {}{}) {{", parameters({r[2].name, pieces ? "first" : r[3].name}), pieces ? "" : ", const float value");
     split("batch", {r[0], r[1]});
     if (pieces)
       NestEmitter(k_, epilogue_, {}).emit_epilogue_in_pieces(r[3].name);
@@ -204,7 +204,7 @@ class Product {
     w.close("},");
 
     const bool pieces = half && piece_steps(outs) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(e[1].name);
-    w.open("[&]([[maybe_unused]] isize batch, isize pixel, isize {}) {{", pieces ? "column, const float (&values)[8]" : "column, const float value");
+    w.open("[&]([[maybe_unused]] isize batch, isize pixel, isize column{}) {{", pieces ? "" : ", const float value");
     split("pixel", pixels);
     if (pieces) {
       w.line("const isize first = batch * {} + column;", text(outs));
@@ -261,8 +261,7 @@ class Product {
   bool in_pieces(size_t operand, const std::string& along) const { return (is_half(k_.program[c_.operands[operand].buffer].dtype) || tf32()) && lie_together(operand, along); }
   bool lie_together(size_t operand, const std::string& along) const {
     const BufferId id = c_.operands[operand].buffer;
-    const BufferKind kind = k_.program[id].kind;
-    if (kind == BufferKind::input || kind == BufferKind::output || k_.start(id) % kPiece != 0) return false;
+    if (k_.start(id) % kPiece != 0) return false;
     const std::vector<LoopVar>& loops = operand < c_.operand_loops.size() ? c_.operand_loops[operand] : c_.loops;
     const auto own = std::find_if(loops.begin(), loops.end(), [&](const LoopVar& loop) { return loop.name == along; });
     return own != loops.end() && piece_steps(own->extent) && lies_in_pieces(where(operand), along);
@@ -339,8 +338,7 @@ class Product {
   void result(const std::string& counter, size_t around) {
     const auto& e = epilogue_.loops;
     const bool pieces = tile_.rows && piece_steps(e[around + 1].extent) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(e[around + 1].name);
-    k_.out.open("[&]([[maybe_unused]] isize {}, {}, {}) {{", counter, pieces ? parameters({e[around].name, "first"}) : parameters({e[around].name, e[around + 1].name}),
-                pieces ? "const float (&values)[8]" : "const float value");
+    k_.out.open("[&]([[maybe_unused]] isize {}, {}{}) {{", counter, pieces ? parameters({e[around].name, "first"}) : parameters({e[around].name, e[around + 1].name}), pieces ? "" : ", const float value");
     split(counter, {e.begin(), e.begin() + static_cast<std::ptrdiff_t>(around)});
     if (pieces)
       NestEmitter(k_, epilogue_, {}).emit_epilogue_in_pieces(e[around + 1].name);

@@ -144,12 +144,12 @@ GemvTile choose_gemv_tile(int64_t rows, int64_t terms, int64_t each, const Targe
   // Two blocks for each multiprocessor, with room for both.
   tile.blocks = std::min<int64_t>(ceiling(rows, tile.beside), 2 * processors);
   const int64_t share = ceiling(rows, tile.blocks * tile.beside);
-  // Steps of 32 KiB at most, and no larger than that each block has a few.
+  // Steps of 16 KiB where that is a row or more, so that blocks of two kernels have room beside each other.
   const int threads = 32 * tile.warps * tile.beside, row = tile.pieces * threads * 16;
   tile.rows = 8;
-  while (tile.rows > 1 && (tile.rows * row > 32 * 1024 || (tile.rows > 4 && tile.rows > share / 3))) tile.rows /= 2;
+  while (tile.rows > 1 && (tile.rows * row > 16 * 1024 || (tile.rows > 4 && tile.rows > share / 3))) tile.rows /= 2;
   const int step = tile.rows * row;
-  tile.stages = std::clamp(96 * 1024 / step, 2, 4);
+  tile.stages = std::clamp(48 * 1024 / step, 2, 6);
   const int64_t most = ceiling(rows, tile.blocks);
   tile.shared_bytes = static_cast<int>(16 + tile.stages * step + 4 * tile.warps * most);
   return tile;

@@ -169,8 +169,7 @@ void NestEmitter::emit_body_in_team(bool alone) {
 
 // Whether 8 elements from a multiple of 8 of `pieces_` on lie side by side, at a multiple of 8.
 bool NestEmitter::is_piece(BufferId buffer, const Expr& address) const {
-  const BufferKind kind = context_.program[buffer].kind;
-  if (kind == BufferKind::input || kind == BufferKind::output || kind == BufferKind::local || context_.start(buffer) % kPiece != 0) return false;
+  if (context_.program[buffer].kind == BufferKind::local || context_.start(buffer) % kPiece != 0) return false;
   return lies_in_pieces(address, pieces_);
 }
 
@@ -322,6 +321,7 @@ void NestEmitter::emit_pieces(const std::string& along, const std::string& first
   }
   if (width > 1) out.open("if (team.rank() == 0) {{");
   load_pieces(first);
+  if (epilogue) out.open("return [=](const float (&values)[8]) {{");
   for (size_t i = 0; i < nest_.stores.size(); ++i)
     if (nest_.stores[i].mode == StoreMode::assign && is_piece(nest_.stores[i].buffer, store_address_[i])) out.line("{} s{};", piece_type(nest_.stores[i].buffer), i);
   lanes();
@@ -340,6 +340,7 @@ void NestEmitter::emit_pieces(const std::string& along, const std::string& first
     if (nest_.stores[i].mode == StoreMode::assign && is_piece(nest_.stores[i].buffer, store_address_[i]))
       out.line("store_piece({} + {}, s{});", context_.pointer(nest_.stores[i].buffer), cpp(store_address_[i].substitute({{along, Expr::symbol(first)}}), facts), i);
   if (width > 1) out.close();
+  if (epilogue) out.close("};");
   pieces_.clear();
   piece_loads_.clear();
 }

@@ -8,6 +8,7 @@ namespace nacre {
 namespace {
 
 constexpr int kDepth = 64;          // terms of a step
+constexpr int64_t kManySteps = 16;
 constexpr int kCounters = 4096;     // NACRE_DEVICE_COUNTERS: tiles whose parts go through scratch
 
 struct Shape {
@@ -44,6 +45,12 @@ bool is_wide(const Shape& shape, const HalfProduct& product, const Target& targe
   return target.compute_capability == 90 && !product.tf32 && !product.b_along_n && !product.elements && shape.rows % 64 == 0 && shape.warps_m * 16 == shape.rows && shape.warps_n == 1;
 }
 
+// Blocks of a multiprocessor at the same time.
+double resident_blocks(const Shape& shape, const HalfTileChoice& tile, const Machine& machine) {
+  const int threads = 32 * shape.warps_m * shape.warps_n;
+  return std::floor(std::max(1.0, std::min({double(machine.shared_bytes) / (tile.shared_bytes + 1024), 2048.0 / threads, 65536.0 / (threads * 80)})));
+}
+
 double cost(const HalfProduct& product, const Shape& shape, const HalfTileChoice& tile, bool wide, const Machine& machine) {
   const double steps = static_cast<double>(ceiling(ceiling(product.k, kDepth), tile.splits));
   const double blocks = static_cast<double>(product.batches * ceiling(product.m, shape.rows) * ceiling(product.n, shape.columns) * tile.splits);
@@ -54,8 +61,7 @@ double cost(const HalfProduct& product, const Shape& shape, const HalfTileChoice
   const double memory = bytes / std::min(machine.memory_rate, machine.all_memory / busy);
   const double work = std::max(multiply, memory);
   const double alone = std::max(work, machine.round + machine.latency / std::max(1.0, std::min<double>(tile.stages - (wide ? 2 : 1), steps)));
-  const double resident = std::max(1.0, std::min({double(machine.shared_bytes) / (tile.shared_bytes + 1024), 2048.0 / threads, 65536.0 / (threads * 80)}));
-  const double rounds = std::ceil(each / std::floor(resident));
+  const double rounds = std::ceil(each / resident_blocks(shape, tile, machine));
   const double loop = std::max(each * steps * work, rounds * steps * alone) + (rounds - 1) * machine.again;
   const double own = double{1} * shape.rows * shape.columns / tile.splits / threads;
   const double results = each * own * (product.epilogue + 1) * machine.operation;
@@ -67,7 +73,7 @@ double cost(const HalfProduct& product, const Shape& shape, const HalfTileChoice
 int multiprocessors_of(const Target& target) { return machine_of(target).multiprocessors; }
 
 HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target) {
-  static constexpr Shape kWide[] = {{64, 32, 4, 1}, {64, 64, 4, 1}, {64, 128, 4, 1}, {128, 64, 8, 1}, {128, 128, 8, 1}};
+  static constexpr Shape kWide[] = {{64, 32, 4, 1}, {64, 64, 4, 1}, {64, 128, 4, 1}, {128, 64, 8, 1}, {128, 128, 8, 1}, {128, 256, 8, 1}};
   static constexpr Shape kAny[] = {{16, 64, 1, 4}, {32, 64, 2, 2}, {64, 32, 2, 2}, {64, 64, 2, 2}, {128, 64, 4, 2}, {128, 128, 2, 4}};
   const Machine machine = machine_of(target);
   const bool clusters = target.compute_capability >= 90;
@@ -79,7 +85,10 @@ HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target
     if (product.elements && (shape.rows + shape.columns) / (shape.warps_m * shape.warps_n) > 32) return;
     const bool wide = is_wide(shape, product, target);
     const int64_t tiles = product.batches * ceiling(product.m, shape.rows) * ceiling(product.n, shape.columns);
-    for (int splits = 1; splits <= (clusters ? 8 : 16) && splits <= steps; splits *= 2) {
+    // The largest tile leaves a multiprocessor to one block: that pays where there is much to multiply.
+    const bool largest = shape.rows * shape.columns > 128 * 128;
+    if (largest && (steps < kManySteps || tiles < machine.multiprocessors)) return;
+    for (int splits = 1; splits <= (largest ? 1 : clusters ? 8 : 16) && splits <= steps; splits *= 2) {
       if (splits > 1 && !clusters && (!product.sized || tiles > kCounters)) break;
       if (shape.rows / splits < 4) break;
       const int b_bytes = product.b_along_n ? (shape.columns + 8) * 128 : shape.columns * 128, stage = shape.rows * 128 + b_bytes, lag = wide ? 2 : 1;
@@ -88,6 +97,8 @@ HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target
       for (int stages = deepest; stages > lag; --stages) {
         const int shared_bytes = std::max(stages * stage, shape.rows * (shape.columns + 8) * 4) + 1024;
         const HalfTileChoice tile{shape.rows, shape.columns, shape.warps_m, shape.warps_n, stages, splits, shared_bytes};
+        // Blocks share a tile where there are multiprocessors left for them: a cluster that waits for room costs more than it saves.
+        if (splits > 1 && static_cast<double>(tiles * splits) > machine.multiprocessors * resident_blocks(shape, tile, machine)) continue;
         const double took = cost(product, shape, tile, wide, machine);
         if (best.rows && took >= least) continue;
         best = tile;

@@ -7,6 +7,7 @@
 #include "compiler/codegen/device.h"
 #include "compiler/codegen/nest.h"
 #include "compiler/codegen/rows.h"
+#include "compiler/graph/ops.h"
 #include "compiler/loops/address.h"
 #include "compiler/loops/code.h"
 #include "compiler/support/dtype.h"
@@ -44,6 +45,12 @@ std::string KernelContext::pointer(BufferId id) {
   kernel.buffers.push_back(id);
   kernel.starts.push_back(start(id));
   return pointers[id] = name;
+}
+
+std::string KernelContext::expression(const std::string& primitive) const {
+  static const std::map<std::string, std::string> rough{{"exp", "exp_16(a)"}, {"erf", "erf_16(a)"}, {"sigmoid", "sigmoid_16(a)"}, {"div", "div_16(a, b)"}};
+  const auto found = rounds_to_half ? rough.find(primitive) : rough.end();
+  return found == rough.end() ? std::string(pointwise_expression(primitive)) : found->second;
 }
 
 int KernelContext::provenance(const Provenance& where) {
@@ -180,7 +187,11 @@ KernelSource emit_kernel(const LoopProgram& program, const Group& group, const T
     for (const Scalar& s : nest.code)
       if (!s.where.op.empty()) k.provenance(s.where);
   if (group.rows && group.rows->kind == RowKind::import) return import_of(k);
-  if (target.compute_capability) return emit_device_kernel(k, nodes);
+  if (target.compute_capability) {
+    const std::set<BufferId> written = buffers_written(group);
+    k.rounds_to_half = std::all_of(written.begin(), written.end(), [&](BufferId b) { return program[b].kind == BufferKind::local || is_half(program[b].dtype); });
+    return emit_device_kernel(k, nodes);
+  }
 
   // Local buffers: one element in a register, longer ones in scratch.
   Expr scratch = 0;

@@ -321,6 +321,10 @@ std::string NestEmitter::conditions(const std::vector<Expr>& when) const {
   return text;
 }
 
+bool NestEmitter::in_row(BufferId buffer, const std::vector<Expr>& at) const {
+  return !row_element_.empty() && !at.empty() && context_.program[buffer].kind == BufferKind::local;
+}
+
 void NestEmitter::emit_load(int i) {
   const Scalar& s = nest_.code[static_cast<size_t>(i)];
   const Buffer& buffer = context_.program[s.buffer];
@@ -328,7 +332,7 @@ void NestEmitter::emit_load(int i) {
   const std::string condition = conditions(s.when);
   Writer& out = context_.out;
   if (!varies(i)) {
-    std::string element = piece_loads_.contains(i) ? piece_loads_.at(i) + "[lane]" : fmt::format("{}[{}]", p, at);
+    std::string element = piece_loads_.contains(i) ? piece_loads_.at(i) + "[lane]" : fmt::format("{}[{}]", p, in_row(s.buffer, s.at) ? row_element_ : at);
     if (buffer.dtype == NACRE_bf16) element = fmt::format("from_bfloat16({})", element);
     // Pieces are zeros where there is nothing.
     const bool zeros = piece_loads_.contains(i) && nest_.code[static_cast<size_t>(s.operands.empty() ? i : s.operands[0])].op == ScalarOp::constant &&
@@ -383,11 +387,14 @@ void NestEmitter::emit_pointwise(int i) {
   for (int o : s.operands) operands.push_back(operand(o, as_vector));
   if (divides && !is_floating(operand_dtype))
     operands[1] = fmt::format("nonzero({}, status, {})", operands[1], 2 | context_.provenance(s.where) << 8);
+  // Compilers do better with a divisor that they know.
+  const bool by_number = s.prim == "div" && nest_.code[static_cast<size_t>(s.operands[1])].op == ScalarOp::constant;
+  const bool may_be_rough = !as_vector && s.dtype == NACRE_f32 && !by_number;
   std::string text;
   if (as_vector && s.prim == "where")
     text = fmt::format("select({}, {}, {})", operands[0], operands[1], operands[2]);
   else
-    text = with_operands(pointwise_expression(s.prim), operands);
+    text = with_operands(may_be_rough ? context_.expression(s.prim) : pointwise_expression(s.prim), operands);
   const char* type = as_vector ? (s.dtype == NACRE_bool_ ? "vi" : "vf") : nullptr;
   if (type)
     context_.out.line("const {} {} = {};", type, v(i), text);
@@ -483,7 +490,7 @@ void NestEmitter::emit_stores() {
     // Lanes go to one element only where there is but one lane.
     std::string value = varies(from) ? v(from) + "[0]" : v(from);
     const bool in_piece = !pieces_.empty() && s.mode == StoreMode::assign && is_piece(s.buffer, store_address_[i]);
-    const std::string place = in_piece ? fmt::format("s{}[lane]", i) : fmt::format("{}[{}]", p, at);
+    const std::string place = in_piece ? fmt::format("s{}[lane]", i) : fmt::format("{}[{}]", p, in_row(s.buffer, s.at) ? row_element_ : at);
     const std::string old = buffer.dtype == NACRE_bf16 ? fmt::format("from_bfloat16({})", place) : place;
     switch (s.mode) {
       case StoreMode::assign: break;

@@ -36,7 +36,7 @@ class NestEmitter {
   void emit_scalar_epilogue();
 
   // On a device, 8 neighbours along a variable at once, which lie side by side in the first store. An epilogue: inside a function
-  // that has them as the floats `values`, and where they begin as `first`.
+  // that is told where they begin, `first`, and returns one that takes them, the floats `values`.
   bool fits_in_pieces(const std::string& along) const;
   void emit_epilogue_in_pieces(const std::string& along);
 
@@ -53,6 +53,18 @@ class NestEmitter {
   int64_t work() const;              // what a team divides among its threads, in such pieces where there are any
   Expr kept_points() const;
   Expr reduced_points() const;
+
+  // Over rows that threads keep in registers: the loop of the nest is one, from the row's first element to its last.
+  std::string row_variable() const;
+  std::optional<int64_t> row_length() const;
+  bool fits_in_registers() const;
+  std::map<std::string, std::string> row_keys() const;  // what it reads along the row, and the types of its pieces
+  struct KeptRow {
+    std::string name;  // of an array of pieces
+    bool loaded = false;
+  };
+  // `width` threads, each with `pieces` pieces of a row. `kept`: what several nests read, by key.
+  void emit_in_registers(int width, int64_t pieces, std::map<std::string, KeptRow>& kept);
 
   // A sum, over the only reduced loop, of an element of a matrix times an expression that is the same for all of its rows: those of the
   // only other loop. The numbers are scalars. `before` emits what stands between the wait for earlier kernels and the use of what they wrote.
@@ -82,6 +94,7 @@ class NestEmitter {
   bool unit_stride(const Expr& address, const std::string& variable) const;
 
   bool varies(int scalar) const { return !vector_.empty() && depends_[static_cast<size_t>(scalar)].contains(vector_); }
+  bool in_row(BufferId buffer, const std::vector<Expr>& at) const;
   std::string operand(int scalar, bool as_vector) const;
   std::string literal(const Scalar& s) const;
   std::string conditions(const std::vector<Expr>& when) const;
@@ -99,6 +112,7 @@ class NestEmitter {
   std::string piece_type(BufferId buffer) const;
   void load_pieces(const std::string& first, const std::vector<LoopVar>& at_once = {});
   bool is_piece(BufferId buffer, const Expr& address) const;
+  std::string row_key(size_t load) const;
   void emit_team_reduced();
   void emit_team_stores(bool alone);
   void emit_body_in_team(bool alone);
@@ -118,6 +132,7 @@ class NestEmitter {
   std::vector<bool> emitted_;
   int64_t lanes_ = 8;                          // of these
   std::string pieces_;                         // the variable along which 8 neighbours are computed at once; empty: none
+  std::string row_element_;                    // where in a local row that lies in registers; empty: it does not
   std::vector<bool> held_;                     // scalars that are not to be emitted yet; may be empty
   std::map<int, std::string> piece_loads_;     // scalars that are loaded so, and the names of their pieces
   std::set<std::string> open_;                 // variables of open loops

@@ -51,6 +51,10 @@ struct KernelContext {
   // do the same to different rows of a buffer, such as the parts of a concatenation or of a slice, share a kernel.
   std::map<BufferId, int64_t> starts;
 
+  // All that leaves the kernel is rounded to 16 bits: functions may be as rough as that allows.
+  bool rounds_to_half = false;
+  std::string expression(const std::string& primitive) const;
+
   int64_t start(BufferId buffer) const {
     const auto found = starts.find(buffer);
     return found == starts.end() ? 0 : found->second;

@@ -81,6 +81,15 @@ HostTensor narrowed(const HostTensor& from, nacre_dtype to, const std::vector<in
   return result;
 }
 
+// Whether 16 bits hold every element as it is, as those of a model in half precision that were widened.
+bool is_exact_in(const HostTensor& tensor, nacre_dtype to) {
+  if (tensor.dtype != NACRE_f32) return false;
+  const auto* elements = reinterpret_cast<const float*>(tensor.data.get());
+  return std::all_of(elements, elements + tensor.size_bytes / sizeof(float), [&](float x) {
+    return to == NACRE_f16 ? interpreting::from_f16(interpreting::to_f16(x)) == x : interpreting::from_bf16(interpreting::to_bf16(x)) == x;
+  });
+}
+
 }  // namespace
 
 void lower_precision(LoopProgram& program, std::map<std::string, HostTensor>& weights, Precision precision) {
@@ -113,6 +122,13 @@ void lower_precision(LoopProgram& program, std::map<std::string, HostTensor>& we
       if (to == NACRE_f32 && b.order.empty()) continue;
       const std::string name = b.target + "." + nacre_dtype_name(to) + (b.order.empty() ? "" : b.shape[1].is(1) ? ".first" : ".last");
       if (!weights.contains(name)) weights.emplace(name, narrowed(whole, to, order));
+      b.target = name;
+      b.dtype = to;
+    } else if (b.kind == BufferKind::weight && !uses.contracted.contains(id) && b.order.empty() && is_exact_in(weights.at(b.target), to)) {
+      std::vector<int> order(b.shape.size());
+      std::iota(order.begin(), order.end(), 0);
+      const std::string name = b.target + "." + nacre_dtype_name(to);
+      if (!weights.contains(name)) weights.emplace(name, narrowed(weights.at(b.target), to, order));
       b.target = name;
       b.dtype = to;
     }

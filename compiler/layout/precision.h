@@ -2,7 +2,7 @@
 // statistics and softmax keep their digits; what is stored has half the bytes, and products of it run on tensor cores. With TF32
 // all that is stored stays float32, and products run on tensor cores all the same.
 //
-//   - User inputs, outputs and state keep their types, and so do vectors of weights (biases, scales).
+//   - User inputs, outputs and state keep their types, and so do vectors of weights (biases, scales) that 16 bits do not hold as they are.
 //   - Temporaries become 16-bit, but for results of reductions that no contraction reads, and for what sin and cos are taken of.
 //   - Weights of convolutions lie channels-last.
 #pragma once

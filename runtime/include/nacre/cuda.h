@@ -1,7 +1,7 @@
 // Calls on a stream of the application's: for programs that have CUDA anyway. Link nacre_cuda.
 //
 // nacre_run finds out for each input and output whether its memory is the host's, which is copied, or the device's, which the
-// kernels use where it lies (and which must be dense there). Two session options change how a variant for a GPU runs:
+// kernels use where it lies (and which must be dense there), if its address is a multiple of 16: else it is copied, too. Two session options change how a variant for a GPU runs:
 //
 //   cuda_stream   a CUstream of the device's primary context (the one that CUDA's runtime library uses): kernels and copies go
 //                 there, after what is queued on it. It outlives the session. NULL: a stream of the session's own.

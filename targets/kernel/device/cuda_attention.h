@@ -4,7 +4,8 @@
 //     q(batch, s, d), k(batch, t, d), v(batch, t, e)   the address of 8 elements along d or e, a multiple of 16; of k and v, they may be
 //                                                      float32
 //     mask(batch, s, t)                                what is added to a score
-//     epilogue(batch, s, e, values)                    takes each result once: 8 at a time, along e, or one; a row that sees nothing is `nothing`
+//     epilogue(batch, s, e, value)                     takes each result once, or epilogue(batch, s, e)(values) 8 at a time, along e, if
+//                                                      kPieces is 8; a row that sees nothing is `nothing`
 //
 // kDepth, of d and e, is a multiple of 16 and at most 128. Each of kDown * kAcross warps takes 16 rows and kKeys keys at a time; those
 // side by side share the keys, and so do the kSplits blocks of a cluster. Dynamic shared memory: as codegen computes it.
@@ -79,8 +80,9 @@ NACRE_INLINE void attention_half(I batches, I s, I t, float scale, float nothing
       const auto place = [&](uint32_t at) { return [=](int i) { return at + (row(i) * kPitch + column(i)) * 2; }; };
       const auto key = [&](int i) { return I(first + step) * kStep + row(i); };
       constexpr int kCount = kStep * kColumns / kThreads;
-      copy_pieces<kBFloat, kCount>(place(at_k), [&](int i) { return key(i) < t ? k(batch, key(i), I(column(i))) : nullptr; });
-      copy_pieces<kBFloat, kCount>(place(at_v), [&](int i) { return key(i) < t ? v(batch, key(i), I(column(i))) : nullptr; });
+      // Both at once, since what is float32 is in registers on its way.
+      const auto both = [&](int i) { return i < kCount ? (key(i) < t ? k(batch, key(i), I(column(i))) : nullptr) : key(i - kCount) < t ? v(batch, key(i - kCount), I(column(i - kCount))) : nullptr; };
+      copy_pieces<kBFloat, 2 * kCount>([&](int i) { return i < kCount ? place(at_k)(i) : place(at_v)(i - kCount); }, both);
     };
     __syncthreads();
     for (int i = thread; i < kRows * kColumns; i += kThreads) {
@@ -173,7 +175,7 @@ NACRE_INLINE void attention_half(I batches, I s, I t, float scale, float nothing
     const auto give = [&](int row, int column, float sum, float (&values)[8]) {
       NACRE_UNROLL for (int e = 0; e < 8; ++e) values[e] = sum == 0 ? nothing : values[e] / sum;
       if constexpr (kPieces == 8) {
-        epilogue(batch, s0 + row, I(column), values);
+        epilogue(batch, s0 + row, I(column))(values);
       } else {
         NACRE_UNROLL for (int e = 0; e < 8; ++e) epilogue(batch, s0 + row, I(column + e), values[e]);
       }

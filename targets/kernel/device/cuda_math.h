@@ -118,5 +118,20 @@ struct Best {
   }
 };
 
+// For results that are rounded to 16 bits: relative errors of at most 2^-20, of erf an absolute one of 2^-21 (Abramowitz and Stegun,
+// 7.1.26). A divisor above 2^126 counts as infinite.
+NACRE_INLINE float exp_16(float a) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a * 1.44269504f));
+  return y;
+}
+NACRE_INLINE float div_16(float a, float b) { return __fdividef(a, b); }
+NACRE_INLINE float sigmoid_16(float a) { return __fdividef(1.f, 1.f + exp_16(-a)); }
+NACRE_INLINE float erf_16(float a) {
+  const float t = __fdividef(1.f, fmaf(0.3275911f, ::fabsf(a), 1.f));
+  const float p = t * fmaf(t, fmaf(t, fmaf(t, fmaf(t, 1.061405429f, -1.453152027f), 1.421413741f), -0.284496736f), 0.254829592f);
+  return ::copysignf(fmaf(-p, exp_16(-a * a), 1.f), a);
+}
+
 }  // namespace nk
 #endif

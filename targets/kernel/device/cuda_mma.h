@@ -6,7 +6,8 @@
 //     a(batch, m)(k), b(batch, n)(k)   a row of an operand, and then the address of 8 elements along k, a multiple of 8, or null:
 //                                      zeros; where the row gives a float, it is one element. If Tile::kBAlongN, b(batch, n)(k) is
 //                                      the address of 8 elements along n
-//     epilogue(batch, m, n, values)    takes each result once: 8 at a time, along n, or one
+//     epilogue(batch, m, n, value)     takes each result once. If kPieces is 8, epilogue(batch, m, n)(values) takes 8 at a time, along n:
+//                                      the first call loads what it needs, so that this of several pieces is on its way
 //
 //   HalfTile<kRows, kColumns, kWarpsM, kWarpsN, kStages, kSplits, kPieces, kBAlongN, kBFloat, kWeights, kTf32>
 //     kPieces    8: so many results at a time; else one: neighbours take those along n (1) or m (0)
@@ -448,23 +449,34 @@ NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, cons
     kShared ? sync_cluster() : __syncthreads();
     const int from = kShared ? rank * kOwn : 0;
     if constexpr (T::pieces == 8) {
-      constexpr int kAll = kOwn * kN / 8;
-      NACRE_UNROLL for (int i = 0; i < (kAll + kThreads - 1) / kThreads; ++i) {
-        const int at = thread + i * kThreads, row = from + at / (kN / 8), column = at % (kN / 8) * 8;
-        if ((kAll % kThreads != 0 && at >= kAll) || m0 + row >= m || n0 + column >= n) continue;
-        float values[8] = {};
-        const auto add = [&](const float4& low, const float4& high) {
-          values[0] += low.x, values[1] += low.y, values[2] += low.z, values[3] += low.w;
-          values[4] += high.x, values[5] += high.y, values[6] += high.z, values[7] += high.w;
-        };
-        if constexpr (kShared) {
-          const uint32_t there = base + (row * kPitch + column) * 4;
-          NACRE_UNROLL for (int s = 0; s < kSplits; ++s) add(load_of_block(there, s), load_of_block(there + 16, s));
-        } else {
-          const float4* const there = reinterpret_cast<const float4*>(results + row * kPitch + column);
-          add(there[0], there[1]);
+      constexpr int kAll = kOwn * kN / 8, kRounds = (kAll + kThreads - 1) / kThreads, kTogether = kRounds < 4 ? kRounds : 4;
+      static_assert(kRounds % kTogether == 0);
+      NACRE_UNROLL for (int round = 0; round < kRounds; round += kTogether) {
+        const auto row_of = [&](int i) { return from + (thread + (round + i) * kThreads) / (kN / 8); };
+        const auto column_of = [&](int i) { return (thread + (round + i) * kThreads) % (kN / 8) * 8; };
+        const auto prepared = several(
+            [&](int i) {
+              const I row = m0 + row_of(i), column = n0 + column_of(i);
+              return epilogue(batch, row < m ? row : m - 1, column < n ? column : n - 8);
+            },
+            typename Below<kTogether>::type());
+        NACRE_UNROLL for (int i = 0; i < kTogether; ++i) {
+          const int row = row_of(i), column = column_of(i);
+          if ((kAll % kThreads != 0 && thread + (round + i) * kThreads >= kAll) || m0 + row >= m || n0 + column >= n) continue;
+          float values[8] = {};
+          const auto add = [&](const float4& low, const float4& high) {
+            values[0] += low.x, values[1] += low.y, values[2] += low.z, values[3] += low.w;
+            values[4] += high.x, values[5] += high.y, values[6] += high.z, values[7] += high.w;
+          };
+          if constexpr (kShared) {
+            const uint32_t there = base + (row * kPitch + column) * 4;
+            NACRE_UNROLL for (int s = 0; s < kSplits; ++s) add(load_of_block(there, s), load_of_block(there + 16, s));
+          } else {
+            const float4* const there = reinterpret_cast<const float4*>(results + row * kPitch + column);
+            add(there[0], there[1]);
+          }
+          prepared.at[i](values);
         }
-        epilogue(batch, m0 + row, n0 + column, values);
       }
     } else {
       for (int at = thread; at < kOwn * kN; at += kThreads) {

@@ -98,6 +98,21 @@ TEST(Cuda, UsesTheDevicesMemoryWhereItLies) {
   EXPECT_EQ(figures().copied_out, before.copied_out);
 }
 
+TEST(Cuda, CopiesOnTheDeviceWhatLiesBesideMultiplesOf16Bytes) {
+  Opened opened(device_artifact());
+  Call call(2, 3);
+  std::vector<float> room(16, 3.f), result(16, 0.f);
+  call.in.data = there(room.data() + 1);
+  call.out.data = there(result.data() + 3);
+  const auto before = figures();
+  ASSERT_EQ(call.run(opened.session), NACRE_OK) << opened.message();
+  EXPECT_EQ(std::vector<float>(result.begin() + 3, result.begin() + 11), std::vector<float>(8, 12.f));
+  EXPECT_EQ(result[2], 0.f);
+  EXPECT_EQ(result[11], 0.f);
+  EXPECT_EQ(figures().copied_in, before.copied_in);
+  EXPECT_EQ(figures().copied_out, before.copied_out);
+}
+
 TEST(Cuda, OneGraphServesAllShapesAndPlaces) {
   Opened opened(device_artifact());
   Call small(2), large(16), elsewhere(16);

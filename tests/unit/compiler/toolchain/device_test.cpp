@@ -79,6 +79,41 @@ TEST_F(DeviceCode, CompilesForEveryDeviceAtOnceAndForLaterOnes) {
   EXPECT_NE(variants[3].name.find("x86-64-v3"), std::string::npos);
 }
 
+// What one row is multiplied with, a row in registers, and a recurrent layer.
+constexpr const char* kStep = R"(graph forward functional {
+  input %x: f32[1, 20, 64] user "x"
+  input %h: f32[1, 1, 256] user "h"
+  input %wi: f32[768, 64] parameter "wi"
+  input %wh: f32[768, 256] parameter "wh"
+  input %bi: f32[768] parameter "bi"
+  input %bh: f32[768] parameter "bh"
+  input %w: f32[512, 256] parameter "w"
+  %y: f32[1, 20, 256], %n: f32[1, 1, 256] = aten.gru.input(input=%x, hx=%h, params=[%wi, %wh, %bi, %bh], has_biases=true, num_layers=1, dropout=0.0, train=false, bidirectional=false, batch_first=true)
+  %last: f32[1, 256] = aten.select.int(self=%n, dim=0, index=0)
+  %norm: f32[1, 256] = aten.layer_norm.default(input=%last, normalized_shape=[256])
+  %z: f32[1, 512] = aten.linear.default(input=%norm, weight=%w)
+  %s: f32[1, 20, 256] = aten.softmax.int(self=%y, dim=2)
+  output %z user
+  output %s user
+}
+)";
+
+TEST_F(DeviceCode, StepsCompileForEveryDevice) {
+  for (const nacre_dtype precision : {NACRE_f32, NACRE_f16, NACRE_bf16}) {
+    Program program;
+    program.graph = parse_graph(kStep);
+    for (const auto& [name, shape] : std::map<std::string, std::vector<int64_t>>{{"wi", {768, 64}}, {"wh", {768, 256}}, {"bi", {768}}, {"bh", {768}}, {"w", {512, 256}}}) {
+      std::byte* bytes = nullptr;
+      program.weights.emplace(name, make_tensor(NACRE_f32, shape, &bytes));
+    }
+    CompileOptions options;
+    options.target = "cuda-sm_87,cuda-sm_90,cuda-sm_110";
+    options.precision = precision;
+    const CompiledModel model = compile(std::move(program), options);
+    EXPECT_EQ(model.artifact.images.size(), 3u);
+  }
+}
+
 TEST(Device, APrecisionIsForDevices) {
   Program program;
   program.graph = parse_graph(kProgram);
