@@ -6,6 +6,8 @@
 #include <fstream>
 
 #include "compiler/support/error.h"
+#include "compiler/support/file.h"
+#include "formats/container.h"
 
 namespace nacre {
 namespace {
@@ -81,6 +83,23 @@ AlignedBytes artifact_memory(const formats::Artifact& artifact) {
   return bytes;
 }
 
+AlignedBytes read_artifact_file(const std::filesystem::path& path, const std::string& weights) {
+  AlignedBytes bytes = read_bytes(path);
+  nacre_file_header header{};
+  if (bytes.size() < NACRE_APART_ALIGN) return bytes;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (std::memcmp(header.magic, NACRE_MAGIC, sizeof header.magic) != 0 || header.apart != bytes.size()) return bytes;
+  const std::string other = weights.empty() ? path.string() + ".weights" : weights;
+  const AlignedBytes rest = read_bytes(other);
+  nacre_weights_end end{};
+  std::memcpy(end.magic, NACRE_WEIGHTS_MAGIC, sizeof end.magic);
+  end.digest = header.apart_digest;
+  if (rest.size() < sizeof end || bytes.size() + rest.size() - sizeof end != header.file_size || std::memcmp(rest.data() + rest.size() - sizeof end, &end, sizeof end) != 0)
+    fail(ErrorKind::user, "{}: its weights are in another file, and {} is not it", path.string(), other);
+  bytes.insert(bytes.end(), rest.begin(), rest.end() - sizeof end);
+  return bytes;
+}
+
 void require(nacre_status status, const std::string& message) {
   if (status == NACRE_OK) return;
   fail(kind_of(status), "{}", message.empty() ? nacre_status_text(status) : message);
@@ -102,13 +121,14 @@ std::string remedy(nacre_status status) {
 
 }  // namespace
 
-RuntimeModel RuntimeModel::open(const std::filesystem::path& path, const Imports& imports, std::uint32_t device) {
+RuntimeModel RuntimeModel::open(const std::filesystem::path& path, const Imports& imports, std::uint32_t device, const std::string& weights) {
   RuntimeModel model;
   model.name_ = path.string();
   nacre_model* opened = nullptr;
   nacre_error error{};
   nacre_open_options options = with_imports(imports);
   options.device = device;
+  if (!weights.empty()) options.weights = weights.c_str();
   const nacre_status status = nacre_model_open(path.c_str(), &options, &opened, &error);
   const std::string reason = error.message + remedy(status);
   require(status,

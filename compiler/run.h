@@ -25,10 +25,14 @@ void require(nacre_status status, const std::string& message);
 // Functions that stand in for operators of torch.library.
 using Imports = std::vector<nacre_import>;
 
+// A whole artifact, with the weights that lie in a file of their own: `weights`, or the one beside it.
+AlignedBytes read_artifact_file(const std::filesystem::path& path, const std::string& weights = {});
+
 class RuntimeModel {
  public:
-  // Maps the file. `device`: NACRE_DEVICE_...
-  static RuntimeModel open(const std::filesystem::path& path, const Imports& imports = {}, std::uint32_t device = NACRE_DEVICE_ANY);
+  // Maps the file. `device`: NACRE_DEVICE_...; `weights`: where they are if they lie apart and not beside it.
+  static RuntimeModel open(const std::filesystem::path& path, const Imports& imports = {}, std::uint32_t device = NACRE_DEVICE_ANY,
+                           const std::string& weights = {});
   // `bytes` must outlive the model. `name` is for messages. The artifact is the compiler's own: that
   // it is damaged is an Error{internal}.
   static RuntimeModel open(const AlignedBytes& bytes, std::string name, const Imports& imports = {});

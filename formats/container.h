@@ -9,7 +9,7 @@
 // noticed.
 #define NACRE_MAGIC "\x89NACRE\r\n"
 #define NACRE_FORMAT_MAJOR 1
-#define NACRE_FORMAT_MINOR 1  // 1: NACRE_EXPR_NUMBER
+#define NACRE_FORMAT_MINOR 1  // 1: NACRE_EXPR_NUMBER, weights apart
 
 #define NACRE_MAX_SECTIONS 64
 #define NACRE_DATA_ALIGN 64    // of the DATA section, each weight, the arena, each buffer in it
@@ -27,7 +27,22 @@ struct nacre_file_header {
   uint16_t minor;
   uint32_t section_count;
   uint64_t file_size;
-  uint8_t reserved[32];  // 0
+  // 0, or the size of this file where DATA lies in another: what file_size and the section table say is true of the two, one behind
+  // the other. Then the other's end must have the digest of DATA.
+  uint64_t apart;
+  uint64_t apart_digest;
+  uint8_t reserved[16];  // 0
+};
+
+// Where a file of weights begins in the two files together: a page of any system.
+#define NACRE_APART_ALIGN 65536
+
+// What a file of weights ends with, after them: whose they are. Not counted in file_size.
+#define NACRE_WEIGHTS_MAGIC "\x89NACREW\n"
+struct nacre_weights_end {
+  uint8_t magic[8];
+  uint64_t digest;  // XXH3-64 of the weights, as the section table has it
+  uint8_t reserved[48];  // 0
 };
 
 enum nacre_section_kind {

@@ -266,7 +266,7 @@ uint16_t minor_version(const Artifact& artifact) {
 
 }  // namespace
 
-ArtifactSizes write_artifact(const Artifact& artifact, const Sink& sink) {
+ArtifactSizes write_artifact(const Artifact& artifact, const Sink& sink, const Sink& weights) {
   const DataPlan data = plan_data(artifact.weights);
   const FlatBufferBuilder meta = MetaBuilder(artifact, data).build();
   check_meta(meta, data.size, artifact.images.size());
@@ -293,13 +293,19 @@ ArtifactSizes write_artifact(const Artifact& artifact, const Sink& sink) {
     const Sink hash = [&](std::span<const uint8_t> piece) { digest.add(piece); };
     Stream stream(hash);
     put_data(artifact, data, 0, stream);
-    add(NACRE_SECTION_DATA, data.size, NACRE_DATA_ALIGN, 0, digest.value());
+    add(NACRE_SECTION_DATA, data.size, weights ? NACRE_APART_ALIGN : NACRE_DATA_ALIGN, 0, digest.value());
   }
 
   nacre_file_header header = {};
   std::memcpy(header.magic, NACRE_MAGIC, sizeof header.magic);
   header.major = NACRE_FORMAT_MAJOR;
-  header.minor = minor_version(artifact);
+  const bool apart = weights && data.size;
+  if (weights && !data.size) throw FormatError("there are no weights to lie in a file of their own");
+  header.minor = apart ? NACRE_FORMAT_MINOR : minor_version(artifact);
+  if (apart) {
+    header.apart = sections.back().offset;
+    header.apart_digest = sections.back().digest;
+  }
   header.section_count = static_cast<uint32_t>(sections.size());
   header.file_size = end;
   std::vector<uint8_t> head(sizeof header + sections.size() * sizeof(nacre_section));
@@ -312,7 +318,7 @@ ArtifactSizes write_artifact(const Artifact& artifact, const Sink& sink) {
   Stream stream(sink);
   stream.put(head.data(), head.size());
   ArtifactSizes sizes;
-  sizes.file = end;
+  sizes.file = apart ? header.apart : end;
   sizes.meta = meta.GetSize();
   sizes.data = data.size;
   std::size_t image = 0;
@@ -324,6 +330,14 @@ ArtifactSizes write_artifact(const Artifact& artifact, const Sink& sink) {
       const auto& bytes = artifact.images[image++].bytes;
       sizes.code += bytes.size();
       stream.put(bytes.data(), bytes.size());
+    } else if (apart) {
+      Stream other(weights);
+      put_data(artifact, data, 0, other);
+      other.zeros_up_to(data.size);
+      nacre_weights_end tail = {};
+      std::memcpy(tail.magic, NACRE_WEIGHTS_MAGIC, sizeof tail.magic);
+      tail.digest = section.digest;
+      other.put(&tail, sizeof tail);
     } else {
       put_data(artifact, data, section.offset, stream);
     }

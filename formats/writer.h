@@ -190,8 +190,10 @@ struct ArtifactSizes {
 
 // Gives the file piece by piece to `sink`, in order; weights are not copied. FormatError where the
 // structs contradict each other.
+// With `weights`, which is given a file of its own (container.h), they are no part of the first.
 ArtifactSizes write_artifact(const Artifact& artifact,
-                             const std::function<void(std::span<const uint8_t>)>& sink);
+                             const std::function<void(std::span<const uint8_t>)>& sink,
+                             const std::function<void(std::span<const uint8_t>)>& weights = {});
 
 std::vector<uint8_t> artifact_bytes(const Artifact& artifact);
 

@@ -9,6 +9,7 @@
 #ifdef NACRE_CUDA
 
 #include "runtime/cuda.h"
+#include "runtime/weights.h"
 
 static inline bool nacre_cuda_has_variant(const nacre_session* session) {
   return session->model->variants[session->variant].cuda;
@@ -16,6 +17,12 @@ static inline bool nacre_cuda_has_variant(const nacre_session* session) {
 
 #else
 
+static inline nacre_status nacre_weights_map(const char* path, const nacre_open_options* options, const void** bytes, size_t* size,
+                                             size_t* artifact_size, struct nacre_text* why) {
+  (void)path, (void)options, (void)bytes, (void)size, (void)artifact_size;
+  nacre_text_string(why, "its weights are in another file (see nacre.h)");
+  return NACRE_IO_ERROR;
+}
 static inline nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options* options, struct nacre_text* why) {
   (void)model, (void)options, (void)why;
   return NACRE_OK;

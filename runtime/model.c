@@ -285,7 +285,11 @@ nacre_status nacre_model_open(const char* path, const nacre_open_options* option
     return report(error, NACRE_IO_ERROR, &why);
   }
   nacre_text_add(&why, "%s: ", path);
-  nacre_status status = open_bytes(bytes, size, options, model, &why);
+  nacre_status status = NACRE_OK;
+  const struct nacre_file_header* header = bytes;
+  size_t artifact_size = size;
+  if (size >= NACRE_APART_ALIGN && header->apart == size) status = nacre_weights_map(path, options, &bytes, &size, &artifact_size, &why);
+  if (!status) status = open_bytes(bytes, artifact_size, options, model, &why);
   if (status)
     nacre_os_unmap(bytes, size);
   else

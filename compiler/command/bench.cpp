@@ -25,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 struct BenchOptions {
   std::string model;
   std::string entry;
+  std::string weights;
   std::vector<std::string> imports;
   std::string inputs;
   std::vector<std::string> shapes;
@@ -63,7 +64,7 @@ struct Row {
 // One row for each command of the variant that ran, the most expensive first.
 std::vector<Row> profile_rows(const BenchOptions& options, const RuntimeSession& session,
                               std::uint32_t entry) {
-  const AlignedBytes bytes = read_bytes(options.model);
+  const AlignedBytes bytes = read_artifact_file(options.model, options.weights);
   const formats::Artifact artifact = formats::read_artifact(
       std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()));
   const formats::Variant& variant =
@@ -124,7 +125,7 @@ double quantile(std::vector<double> values, double part) {
 
 int bench(const BenchOptions& options) {
   auto start = Clock::now();
-  const RuntimeModel model = RuntimeModel::open(options.model, load_imports(options.imports), options.device);
+  const RuntimeModel model = RuntimeModel::open(options.model, load_imports(options.imports), options.device, options.weights);
   nacre_session_options session_options{};
   session_options.threads = options.threads;
   session_options.profile = options.profile;
@@ -224,6 +225,7 @@ Action add_bench(CLI::App& app) {
       ->type_name("FILE.npy");
   add_import_option(*verb, options->imports);
   add_device_option(*verb, options->device);
+  add_weights_option(*verb, options->weights);
   verb->add_option("--entry", options->entry, "which entry of the artifact; default: the first");
   verb->add_flag("--json", options->json, "one JSON object on standard output");
   verb->add_flag("--profile", options->profile, "time, GFLOP/s and GB/s of each kernel");

@@ -48,6 +48,7 @@ struct CompileCommand {
   ProgramOptions program_options;
   std::vector<std::string> imports;
   std::string artifact;
+  std::string weights;
   std::string target = "native";
   std::string precision = "fp32";
   std::string emit = "artifact";
@@ -260,8 +261,12 @@ int compile_command(const CompileCommand& command) {
     options.library = files.name;
     expect_writable(files.object);
     expect_writable(files.header);
+    if (!command.weights.empty()) fail(ErrorKind::user, "a static library has its weights in its object: --weights is for artifacts");
   } else {
     expect_writable(command.artifact);
+    if (!command.weights.empty()) expect_writable(command.weights);
+    if (std::error_code code; command.weights == command.artifact || fs::equivalent(command.weights, command.artifact, code))
+      fail(ErrorKind::user, "{} cannot be artifact and weights at once", command.artifact);
   }
   for (const std::string& text : command.variants)
     options.variants.push_back(parse_variant(text));
@@ -316,8 +321,15 @@ int compile_command(const CompileCommand& command) {
   }
   progress.show("writing " + command.artifact, 0, 0);
   formats::ArtifactSizes sizes{};
-  write_file(command.artifact,
-             [&](const Sink& sink) { sizes = formats::write_artifact(model.artifact, sink); });
+  if (command.weights.empty()) {
+    write_file(command.artifact,
+               [&](const Sink& sink) { sizes = formats::write_artifact(model.artifact, sink); });
+  } else {
+    if (model.artifact.weights.empty()) fail(ErrorKind::user, "the program has no weights to be written to {}", command.weights);
+    write_file(command.weights, [&](const Sink& weights) {
+      write_file(command.artifact, [&](const Sink& sink) { sizes = formats::write_artifact(model.artifact, sink, weights); });
+    });
+  }
   progress.clear();
 
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -358,6 +370,9 @@ Action add_compile(CLI::App& app) {
                    "the artifact to write; NAME of a static library")
       ->required()
       ->type_name("MODEL.nacre");
+  verb->add_option("--weights", command->weights,
+                   "write the weights to a file of their own; MODEL.nacre.weights is found beside the artifact")
+      ->type_name("FILE");
   verb->add_option("--shapes", command->shapes,
                    "variants for the shapes of most calls, as NACRE_RECORD_SHAPES=FILE recorded them")
       ->type_name("FILE");

@@ -9,6 +9,7 @@
 #include "compiler/command/memory_picture.h"
 #include "compiler/command/page.h"
 #include "compiler/command/verbs.h"
+#include "compiler/run.h"
 #include "compiler/support/error.h"
 #include "compiler/support/file.h"
 #include "formats/dump.h"
@@ -19,6 +20,7 @@ namespace {
 
 struct InspectOptions {
   std::string model;
+  std::string weights;
   std::string html;
   std::string layers;
   std::string memory;
@@ -68,7 +70,7 @@ void show_memory(const InspectOptions& options, const std::vector<std::vector<Me
 }
 
 int inspect(const InspectOptions& options) {
-  const AlignedBytes file = read_bytes(options.model);
+  const AlignedBytes file = read_artifact_file(options.model, options.weights);
   const std::span<const std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(file.data()),
                                             file.size());
   // Not through the runtime: an artifact for another machine can be looked at, too.
@@ -106,6 +108,7 @@ Action add_inspect(CLI::App& app) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* verb = app.add_subcommand("inspect", "show what is in an artifact");
   verb->add_option("model", options->model, "the artifact")->required()->type_name("MODEL.nacre");
+  add_weights_option(*verb, options->weights);
   verb->add_flag("--json", options->json, "one JSON object on standard output");
   CLI::Option* html = verb->add_option("--html", options->html, "write a page that a browser shows, in place of words")->type_name("FILE");
   verb->add_option("--layers", options->layers, "what `nacre compile --dump` wrote, to be shown on the page side by side")

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 struct RunOptions {
   std::string model;
   std::string entry;
+  std::string weights;
   std::vector<std::string> imports;
   std::vector<std::string> inputs;
   std::string input_folder;
@@ -78,7 +79,7 @@ void write_state(const RuntimeModel& model, const RuntimeSession& session, const
 }
 
 int run(const RunOptions& options) {
-  const RuntimeModel model = RuntimeModel::open(options.model, load_imports(options.imports), options.device);
+  const RuntimeModel model = RuntimeModel::open(options.model, load_imports(options.imports), options.device, options.weights);
   const std::uint32_t entry = model.entry(options.entry);
   std::vector<HostTensor> inputs;
   for (const std::string& path : options.inputs) inputs.push_back(read_npy(path));
@@ -129,6 +130,7 @@ Action add_run(CLI::App& app) {
       ->type_name("DIR");
   add_import_option(*verb, options->imports);
   add_device_option(*verb, options->device);
+  add_weights_option(*verb, options->weights);
   verb->add_option("--entry", options->entry, "which entry of the artifact; default: the first");
   verb->add_option("--seed", options->seed, "of the model's random numbers; default: PyTorch's, or what --state holds");
   verb->add_option("--threads", options->threads, "default: 1")->check(CLI::Range(1, 256));

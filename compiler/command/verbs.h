@@ -23,6 +23,9 @@ Action add_lower(CLI::App& app);
 Action add_targets(CLI::App& app);
 
 // --device: where an artifact runs, as NACRE_DEVICE_...
+inline void add_weights_option(CLI::App& verb, std::string& weights) {
+  verb.add_option("--weights", weights, "the weights of an artifact that has them apart; default: MODEL.nacre.weights")->type_name("FILE");
+}
 inline void add_device_option(CLI::App& verb, std::uint32_t& device) {
   verb.add_option_function<std::string>(
           "--device",

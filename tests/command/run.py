@@ -558,6 +558,31 @@ def test_precisions_have_limits_of_their_own(bench):
     bench.refuses("compile", bench.case("resnet8") / "model.pt2", "-o", bench.folder() / "x.nacre", "--precision", "tf32", says=("a precision is for CUDA devices",))
 
 
+def test_weights_in_a_file_of_their_own(bench):
+    case, folder = bench.case("resnet8"), bench.folder()
+    whole, apart, weights = folder / "whole.nacre", folder / "apart.nacre", folder / "apart.nacre.weights"
+    bench.works("compile", case / "model.pt2", "-o", whole)
+    bench.works("compile", case / "model.pt2", "-o", apart, "--weights", weights)
+    assert apart.stat().st_size < whole.stat().st_size - 250_000 and weights.stat().st_size > 250_000
+    out = bench.folder()
+    for name in (whole, apart):
+        bench.works("run", name, "--inputs", case / "set_0", "--output-dir", out / name.stem)
+    assert (out / "whole" / "output_0.npy").read_bytes() == (out / "apart" / "output_0.npy").read_bytes()
+    sizes = [json.loads(bench.works("inspect", "--json", name).out)["weights"] for name in (whole, apart)]
+    assert sizes[0] == sizes[1]
+    moved = weights.rename(folder / "moved")
+    for verb in (("run", "--inputs", case / "set_0", "--output-dir", out / "none"), ("bench", "--seconds", 0)):
+        bench.refuses(verb[0], apart, *verb[1:], says=("apart.nacre.weights", "No such file"))
+        bench.works(verb[0], apart, "--weights", moved, *verb[1:])
+    bench.refuses("inspect", apart, says=("apart.nacre.weights",))
+    bench.works("inspect", apart, "--weights", moved)
+    bench.refuses("bench", apart, "--weights", whole, "--seconds", 0, says=("whole.nacre", "another model"))
+    bench.refuses("inspect", apart, "--weights", whole, says=("whole.nacre is not it",))
+    bench.refuses("compile", bench.case("floor") / "model.pt2", "-o", folder / "f.nacre", "--weights", folder / "f.w", says=("no weights",))
+    bench.refuses("compile", case / "model.pt2", "-o", folder / "f.nacre", "--weights", folder / "f.nacre", says=("at once",))
+    assert not (folder / "f.nacre").exists() and not (folder / "f.w").exists()
+
+
 def test_the_gpu_bench_prepares_and_carries(bench):
     """What a machine with a GPU measures is compiled on one without, and taken there without the weights that it makes again."""
     scripts, packs, there, archive = ROOT / "tests" / "bench" / "gpu", bench.folder(), bench.folder(), bench.folder() / "packs.tar.xz"

@@ -98,6 +98,10 @@ typedef struct nacre_open_options {
   uint64_t
       hide_features;  // features (formats/features.def) to do without, for tests and comparisons
   uint32_t device;  // NACRE_DEVICE_...
+  // The file of weights of an artifact that has them apart (nacre compile --weights); NULL: the artifact's path with .weights behind it.
+  // Of libnacre_cuda, with a GPU or without. libnacre, which is smaller, takes the two by nacre_model_open_memory: one behind the other,
+  // without the last 64 bytes of the weights' file.
+  const char* weights;
 } nacre_open_options;
 
 // Where variants may run. ANY: on a GPU where there is one that the artifact has code for. libnacre knows processors alone,

@@ -2,6 +2,10 @@
 #include <dlfcn.h>
 #include <nacre/cuda.h>
 
+#include <cstddef>
+#include <cstdio>
+#include <fstream>
+
 #include "formats/device_image.h"
 #include "runtime/cuda_driver.h"
 #include "tests/unit/runtime/cuda_driver_stub.h"
@@ -259,6 +263,93 @@ TEST(Cuda, ACallThatMemoryWasMissingForRunsLater) {
   EXPECT_EQ(second.run(opened.session), NACRE_OUT_OF_MEMORY);
   ASSERT_EQ(second.run(opened.session), NACRE_OK) << opened.message();
   EXPECT_EQ(second.y, std::vector<float>(64, 8.f));
+}
+
+// An artifact and its weights as two files; the weight is `first`, `first` + 1, ...
+struct Apart {
+  explicit Apart(float first, std::size_t count = 100) {
+    for (std::size_t i = 0; i < count; ++i) weight.push_back(first + static_cast<float>(i));
+    const std::size_t size = count * sizeof(float);
+    fmt::Artifact a = device_artifact();
+    a.weights = {{"w", NACRE_f32, {static_cast<int64_t>(count)}, {reinterpret_cast<const uint8_t*>(weight.data()), size}}};
+    a.states = {{"s", NACRE_f32, {static_cast<int64_t>(count)}, size, 0}};
+    a.entries[0].variants[0].slots.push_back(slot(NACRE_SLOT_WEIGHT, 0, Size(0), Size(static_cast<int64_t>(size))));
+    fmt::write_artifact(a, [&](std::span<const uint8_t> part) { artifact.insert(artifact.end(), part.begin(), part.end()); },
+                        [&](std::span<const uint8_t> part) { weights.insert(weights.end(), part.begin(), part.end()); });
+  }
+  static void put(const std::string& path, const std::vector<uint8_t>& bytes) {
+    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  }
+  std::vector<float> weight;
+  std::vector<uint8_t> artifact, weights;
+};
+
+TEST(Cuda, WeightsOfAnotherFileAreUploadedOnce) {
+  const std::string path = testing::TempDir() + "apart.nacre", elsewhere = testing::TempDir() + "elsewhere";
+  const Apart apart(1);
+  Apart::put(path, apart.artifact);
+  for (const bool beside : {true, false}) {
+    std::remove((path + ".weights").c_str());
+    std::remove(elsewhere.c_str());
+    Apart::put(beside ? path + ".weights" : elsewhere, apart.weights);
+    nacre_open_options options{};
+    options.verify_data = 1;
+    if (!beside) options.weights = elsewhere.c_str();
+    nacre_model* model = nullptr;
+    nacre_error error{};
+    const auto before = figures();
+    ASSERT_EQ(nacre_model_open(path.c_str(), &options, &model, &error), NACRE_OK) << error.message;
+    EXPECT_EQ(figures().copied_in - before.copied_in, 400u);
+    for (int i = 0; i < 2; ++i) {
+      nacre_session* session = nullptr;
+      ASSERT_EQ(nacre_session_make(model, nullptr, nullptr, 0, &session), NACRE_OK);
+      EXPECT_EQ(std::memcmp(nacre_session_state(session, 0), apart.weight.data(), 400), 0);
+      nacre_session_destroy(session);
+    }
+    EXPECT_EQ(figures().copied_in - before.copied_in, 400u);
+    nacre_model_close(model);
+  }
+}
+
+TEST(Cuda, WeightsOfAnotherModelAreRefused) {
+  const std::string path = testing::TempDir() + "apart.nacre", weights = path + ".weights";
+  const Apart apart(1), other(2), shorter(1, 50);
+  Apart::put(path, apart.artifact);
+  const auto opens = [&](const std::string& word) {
+    nacre_model* model = nullptr;
+    nacre_error error{};
+    const nacre_status status = nacre_model_open(path.c_str(), nullptr, &model, &error);
+    if (!status) nacre_model_close(model);
+    EXPECT_NE(std::string(error.message).find(word), std::string::npos) << error.message;
+    return status;
+  };
+  std::remove(weights.c_str());
+  EXPECT_EQ(opens("No such file"), NACRE_IO_ERROR);
+  for (const std::vector<uint8_t>& wrong : {other.weights, shorter.weights, std::vector<uint8_t>(), std::vector<uint8_t>(apart.weights.begin(), apart.weights.end() - 1), apart.artifact}) {
+    std::remove(weights.c_str());
+    Apart::put(weights, wrong);
+    EXPECT_EQ(opens("of another model, or damaged"), NACRE_IO_ERROR);
+  }
+  std::remove(weights.c_str());
+  Apart::put(weights, apart.weights);
+  EXPECT_EQ(opens(""), NACRE_OK);
+  // The end is right, and a weight is not: found when asked for.
+  std::vector<uint8_t> changed = apart.weights;
+  changed[7] ^= 1;
+  Apart::put(weights, changed);
+  EXPECT_EQ(opens(""), NACRE_OK);
+  nacre_open_options options{};
+  options.verify_data = 1;
+  nacre_model* model = nullptr;
+  nacre_error error{};
+  EXPECT_EQ(nacre_model_open(path.c_str(), &options, &model, &error), NACRE_BAD_ARTIFACT);
+  // Sizes that a header makes up lead nowhere.
+  for (const uint64_t size : {uint64_t{0}, uint64_t{65536}, uint64_t{65537}, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{0} - 63}) {
+    std::vector<uint8_t> lies = apart.artifact;
+    std::memcpy(lies.data() + offsetof(nacre_file_header, file_size), &size, sizeof size);
+    Apart::put(path, lies);
+    EXPECT_EQ(opens(path), NACRE_IO_ERROR);
+  }
 }
 
 TEST(Cuda, WhereOnlyADeviceIsAskedForAProcessorDoesNotDo) {

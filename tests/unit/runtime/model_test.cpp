@@ -76,6 +76,27 @@ TEST(Model, OpensFilesAndSaysWhatIsWrongWithOthers) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Model, WeightsApartAreForAnotherLibraryOrBehindTheArtifactInMemory) {
+  fmt::Artifact a = scale_artifact();
+  const std::vector<uint8_t> weight(64, 3);
+  a.weights = {{"w", NACRE_u8, {64}, weight}};
+  std::vector<uint8_t> artifact, weights;
+  fmt::write_artifact(a, [&](std::span<const uint8_t> part) { artifact.insert(artifact.end(), part.begin(), part.end()); },
+                      [&](std::span<const uint8_t> part) { weights.insert(weights.end(), part.begin(), part.end()); });
+  const std::string path = std::filesystem::temp_directory_path() / ("nacre_apart_" + std::to_string(getpid()));
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(artifact.data()), static_cast<std::streamsize>(artifact.size()));
+  EXPECT_EQ(open_file(path).status, NACRE_IO_ERROR);
+  EXPECT_EQ(open_file(path).message, path + ": its weights are in another file (see nacre.h)");
+  std::filesystem::remove(path);
+  artifact.insert(artifact.end(), weights.begin(), weights.end() - sizeof(nacre_weights_end));
+  Aligned both(artifact);
+  nacre_open_options options{};
+  options.verify_data = 1;
+  nacre_model* model = nullptr;
+  EXPECT_EQ(nacre_model_open_memory(both.data(), both.size(), &options, &model, nullptr), NACRE_OK);
+  nacre_model_close(model);
+}
+
 // As large as resnet18. Weights are not read, so that the time hardly depends on their size.
 TEST(Model, OpensLargeFilesAtOnce) {
   const std::vector<uint8_t> weights(std::size_t{47} << 20, 7);
