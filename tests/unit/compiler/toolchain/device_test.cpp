@@ -99,7 +99,7 @@ constexpr const char* kStep = R"(graph forward functional {
 )";
 
 TEST_F(DeviceCode, StepsCompileForEveryDevice) {
-  for (const nacre_dtype precision : {NACRE_f32, NACRE_f16, NACRE_bf16}) {
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
     Program program;
     program.graph = parse_graph(kStep);
     for (const auto& [name, shape] : std::map<std::string, std::vector<int64_t>>{{"wi", {768, 64}}, {"wh", {768, 256}}, {"bi", {768}}, {"bh", {768}}, {"w", {512, 256}}}) {
