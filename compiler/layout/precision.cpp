@@ -124,7 +124,7 @@ void lower_precision(LoopProgram& program, std::map<std::string, HostTensor>& we
       if (!weights.contains(name)) weights.emplace(name, narrowed(whole, to, order));
       b.target = name;
       b.dtype = to;
-    } else if (b.kind == BufferKind::weight && !uses.contracted.contains(id) && b.order.empty() && is_exact_in(weights.at(b.target), to)) {
+    } else if (to != NACRE_f32 && b.kind == BufferKind::weight && !uses.contracted.contains(id) && b.order.empty() && is_exact_in(weights.at(b.target), to)) {
       std::vector<int> order(b.shape.size());
       std::iota(order.begin(), order.end(), 0);
       const std::string name = b.target + "." + nacre_dtype_name(to);
