@@ -35,6 +35,7 @@
 #include "compiler/toolchain/toolchain.h"
 #include "compiler/variants.h"
 #include "formats/costs.h"
+#include "formats/device_image.h"
 
 namespace nacre {
 
@@ -189,6 +190,20 @@ bool is_lowest_device(const Target& target, const std::vector<const Target*>& ta
   });
 }
 
+// In a GPU's row, what its variant takes of the device's memory at least: weights, state and, if it has a limit, the arena.
+void want_memory(formats::Variant& variant, const formats::Artifact& artifact) {
+  const auto aligned = [](uint64_t size) { return static_cast<int64_t>((size + 255) / 256 * 256); };
+  const auto on_device = std::find_if(variant.commands.begin(), variant.commands.end(), [](const formats::Command& c) { return c.kind == NACRE_COMMAND_call; });
+  if (on_device == variant.commands.end() || artifact.images.at(artifact.kernels.at(on_device->target).image).machine != NACRE_MACHINE_CUDA) return;
+  int64_t bytes = variant.arena_size.is_constant() ? variant.arena_size.raw : variant.arena_bound;
+  std::set<uint32_t> weights;
+  for (const formats::Slot& slot : variant.slots)
+    if (slot.kind == NACRE_SLOT_WEIGHT && weights.insert(slot.index).second) bytes += aligned(artifact.weights.at(slot.index).bytes.size());
+  for (const formats::State& state : artifact.states) bytes += aligned(state.size_bytes);
+  for (formats::Guard& guard : variant.guards)
+    if (guard.kind == NACRE_GUARD_features) guard.hi = bytes;
+}
+
 // Forms -> an artifact. Puts the forms in the order of the guard table: one that takes some of another's shapes comes before it,
 // and of those for the same shapes the one for the most demanding target. `tables` has what the entries have put there.
 CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const std::vector<const Target*>& targets, const CompileOptions& options) {
@@ -251,6 +266,8 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const st
     made.push_back(std::move(common.entry));
   }
   CompiledModel result = package(std::move(tables), std::move(made), std::move(images), options.producer);
+  for (formats::Entry& entry : result.artifact.entries)
+    for (formats::Variant& variant : entry.variants) want_memory(variant, result.artifact);
   result.narrowings = std::move(narrowings);
   result.arena_texts = std::move(arena_texts);
   result.kinds = std::move(kinds);

@@ -140,6 +140,10 @@ std::string guard_words(const nacre_words& words, const Guard& g) {
       case NACRE_GUARD_equal_node:
         nacre_words_size(&words, ~g.ref, text);
         break;
+      case NACRE_GUARD_features:
+        nacre_words_features(static_cast<uint64_t>(g.lo), text);
+        if (g.hi) nacre_text_add(text, " and %d bytes of memory", g.hi);
+        break;
       default: {
         const nacre_guard raw = {
             static_cast<uint16_t>(g.kind), g.input, g.dim, 0, g.ref, g.lo, g.hi};

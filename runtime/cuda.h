@@ -24,6 +24,7 @@ struct nacre_cuda_model {
   CUdevice device;
   CUcontext context;
   uint32_t image;         // the one that is loaded
+  size_t memory;          // of the device
   bool overlaps;          // its kernels say themselves what they wait for
   CUdeviceptr weights;    // of the variants' weights, one after the other
   CUdeviceptr* weight_at; // by weight; 0: not there
@@ -60,7 +61,12 @@ struct nacre_cuda_session {
 nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options* options, struct nacre_text* why);
 // Whether the variant's kernels are code for a GPU.
 bool nacre_cuda_runs(const struct nacre_model* model, const struct nacre_variant_view* view);
-// Uploads what variants for the device read.
+// Whether the device has the memory that the variant's row wants. A variant of a processor wants none.
+bool nacre_cuda_fits(const struct nacre_model* model, const struct nacre_variant_view* view);
+// Of variants that do not fit: what they want, behind a message.
+void nacre_cuda_say_memory(const struct nacre_model* model, uint32_t entry, struct nacre_text* why);
+// Uploads what variants for the device read. Where there is not memory enough at present, and each entry has a variant for the processor,
+// no variant is for the device any more.
 nacre_status nacre_cuda_upload(struct nacre_model* model, struct nacre_text* why);
 void nacre_cuda_close(struct nacre_model* model);
 

@@ -56,6 +56,7 @@ enum {
   X(cuDeviceGet, cuDeviceGet, (CUdevice*, int))                                              \
   X(cuDeviceGetCount, cuDeviceGetCount, (int*))                                              \
   X(cuDeviceGetAttribute, cuDeviceGetAttribute, (int*, int, CUdevice))                       \
+  X(cuDeviceTotalMem, cuDeviceTotalMem_v2, (size_t*, CUdevice))                              \
   X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))              \
   X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice))                     \
   X(cuCtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext))                                      \

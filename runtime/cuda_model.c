@@ -146,7 +146,8 @@ nacre_status nacre_cuda_open(struct nacre_model* model, const nacre_open_options
   cuda->kernels = calloc(model->counts.kernel_count + 1u, sizeof *cuda->kernels);
   cuda->weight_at = calloc(model->counts.weight_count + 1u, sizeof *cuda->weight_at);
   if (!cuda->kernels || !cuda->weight_at) return NACRE_OUT_OF_MEMORY;
-  CUresult result = driver->cuDevicePrimaryCtxRetain(&cuda->context, device);
+  CUresult result = driver->cuDeviceTotalMem(&cuda->memory, device);
+  if (!result) result = driver->cuDevicePrimaryCtxRetain(&cuda->context, device);
   if (!result) result = driver->cuCtxPushCurrent(cuda->context);
   if (result) return refused(model, result, "no context", why);
   nacre_status status = load_kernels(model, best, best_cubin, why);
@@ -174,6 +175,41 @@ bool nacre_cuda_runs(const struct nacre_model* model, const struct nacre_variant
     return image.machine == NACRE_MACHINE_CUDA;
   }
   return false;
+}
+
+// What the row wants of the device's memory.
+static uint64_t memory_for(const struct nacre_variant_view* view) {
+  for (uint32_t i = 0; i < view->guard_count; ++i)
+    if (view->guards[i].kind == NACRE_GUARD_features && view->guards[i].hi > 0) return (uint64_t)view->guards[i].hi;
+  return 0;
+}
+
+bool nacre_cuda_fits(const struct nacre_model* model, const struct nacre_variant_view* view) {
+  return !model->cuda || memory_for(view) <= model->cuda->memory;
+}
+
+void nacre_cuda_say_memory(const struct nacre_model* model, uint32_t entry, struct nacre_text* why) {
+  for (uint32_t i = 0; model->cuda && i < model->entries[entry].view.variant_count; ++i) {
+    const struct nacre_model_variant* variant = &model->variants[model->entries[entry].first_variant + i];
+    if (nacre_cuda_fits(model, &variant->view)) continue;
+    nacre_text_add(why, "; variant %d wants %d bytes of the GPU's memory, which has %d", (int64_t)i, (int64_t)memory_for(&variant->view), (int64_t)model->cuda->memory);
+  }
+}
+
+// Whether every entry runs without the device, which then none does on it.
+static bool leave_device(struct nacre_model* model) {
+  for (uint32_t pass = 0; pass < 2; ++pass)
+    for (uint32_t i = 0; i < model->counts.entry_count; ++i) {
+      const struct nacre_model_entry* entry = &model->entries[i];
+      bool runs = false;
+      for (uint32_t j = 0; j < entry->view.variant_count; ++j) {
+        struct nacre_model_variant* variant = &model->variants[entry->first_variant + j];
+        runs = runs || (variant->loaded && !variant->cuda);
+        if (pass && variant->cuda) variant->loaded = false;
+      }
+      if (!runs) return false;
+    }
+  return true;
 }
 
 nacre_status nacre_cuda_upload(struct nacre_model* model, struct nacre_text* why) {
@@ -208,6 +244,7 @@ nacre_status nacre_cuda_upload(struct nacre_model* model, struct nacre_text* why
   if (!result) result = cuda->driver->cuStreamSynchronize(NULL);
   CUcontext none;
   cuda->driver->cuCtxPopCurrent(&none);
+  if (result == CU_OUT_OF_MEMORY && leave_device(model)) return NACRE_OK;
   return result ? refused(model, result, "its memory does not take the weights", why) : NACRE_OK;
 }
 

@@ -31,6 +31,13 @@ static inline bool nacre_cuda_runs(const struct nacre_model* model, const struct
   (void)model, (void)view;
   return false;
 }
+static inline bool nacre_cuda_fits(const struct nacre_model* model, const struct nacre_variant_view* view) {
+  (void)model, (void)view;
+  return true;
+}
+static inline void nacre_cuda_say_memory(const struct nacre_model* model, uint32_t entry, struct nacre_text* why) {
+  (void)model, (void)entry, (void)why;
+}
 static inline nacre_status nacre_cuda_upload(struct nacre_model* model, struct nacre_text* why) {
   (void)model, (void)why;
   return NACRE_OK;

@@ -145,7 +145,7 @@ static nacre_status read_entries(struct nacre_model* model, struct nacre_text* w
       struct nacre_variant_view* view = &variant->view;
       nacre_meta_variant(model->container.meta, i, j, view);
       variant->entry = i;
-      variant->loaded = all_loaded(model, view);
+      variant->loaded = all_loaded(model, view) && nacre_cuda_fits(model, view);
       variant->cuda = nacre_cuda_runs(model, view);
       if (j) variant->shared = shared_records(view, &variant[-1].view);
       entry->by_shapes = entry->by_shapes && by_shapes(view);
@@ -175,6 +175,7 @@ static nacre_status read_entries(struct nacre_model* model, struct nacre_text* w
       nacre_words_features(image.features & ~model->features, why);
       nacre_text_string(why, ")");
     }
+    nacre_cuda_say_memory(model, i, why);
     return NACRE_UNSUPPORTED_DEVICE;
   }
   return NACRE_OK;

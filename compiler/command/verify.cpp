@@ -125,7 +125,7 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
       verdict.stage = stage_name(Stage::artifact);
       entered(verdict.stage);
       pack_case(the_case, pipeline.captured(), pipeline.model().artifact, {compile_options.precision, options.pack_bound},
-                std::filesystem::path(options.pack) / the_case.name);
+                std::filesystem::path(options.pack) / std::filesystem::path(the_case.name).filename());
       verdict.passed = true;
       verdict.summary = "packed";
       return verdict;

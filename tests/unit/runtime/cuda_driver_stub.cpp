@@ -20,7 +20,7 @@ namespace {
 constexpr CUdeviceptr kThere = CUdeviceptr{1} << 62;
 
 struct Stub {
-  nacre_cuda_stub_figures figures;
+  nacre_cuda_stub_figures figures{0, 0, 0, 0, 0, 0, std::size_t{1} << 34, 0, 0};
   std::string fails;  // the function whose next call fails
   CUresult result = 0;
   int contexts = 0;   // pushed
@@ -116,6 +116,7 @@ STUB CUresult cuDeviceGetCount(int* count) { return *count = 1, 0; }
 STUB CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice) {
   return *value = attribute == CU_COMPUTE_CAPABILITY_MAJOR ? 9 : 0, 0;
 }
+STUB CUresult cuDeviceTotalMem_v2(size_t* size, CUdevice) { return *size = stub.figures.memory, 0; }
 STUB CUresult cuDevicePrimaryCtxRetain(CUcontext* result, CUdevice) { return *result = &context, 0; }
 STUB CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return 0; }
 STUB CUresult cuCtxPushCurrent_v2(CUcontext) { return ++stub.contexts, 0; }

@@ -368,7 +368,8 @@ TEST(Cuda, WhereOnlyADeviceIsAskedForAProcessorDoesNotDo) {
 }
 
 // The general row runs on a processor, the one for the device comes first.
-TEST(Cuda, TheDeviceIsChosenUnlessItIsNotWanted) {
+// For the device and, behind it, for the processor.
+fmt::Artifact mixed_artifact() {
   fmt::Artifact a = scale_artifact();
   a.images.push_back({"cuda-sm_90", NACRE_MACHINE_CUDA, 0, device_image(1)});
   a.kernels.push_back({"scale", 1, 0, 0, {0, 1}});
@@ -377,6 +378,67 @@ TEST(Cuda, TheDeviceIsChosenUnlessItIsNotWanted) {
   for (fmt::Command& command : device.commands)
     if (command.kind == NACRE_COMMAND_call) command.target = number;
   a.entries[0].variants.insert(a.entries[0].variants.begin(), device);
+  return a;
+}
+
+// The row of the first variant, which is for the device, wants so much.
+fmt::Artifact wanting(fmt::Artifact a, int64_t bytes) {
+  std::vector<fmt::Guard>& row = a.entries[0].variants[0].guards;
+  std::erase_if(row, [](const fmt::Guard& g) { return g.kind == NACRE_GUARD_features; });
+  row.insert(row.begin(), {NACRE_GUARD_features, 0, 0, 0, 0, bytes});
+  return a;
+}
+
+TEST(Cuda, ADeviceWithTooLittleMemoryIsLeftToAProcessor) {
+  const std::size_t memory = figures().memory;
+  figures().memory = 1000;
+  for (const auto& [wanted, variant] : {std::pair{1000, 0u}, {1001, 1u}}) {
+    Opened opened(wanting(mixed_artifact(), wanted));
+    Call call(2);
+    ASSERT_EQ(call.run(opened.session), NACRE_OK) << opened.message();
+    EXPECT_EQ(nacre_session_variant(opened.session), variant);
+    EXPECT_EQ(call.y, std::vector<float>(8, 4.f));
+  }
+  const auto refused = [](const fmt::Artifact& artifact, const nacre_open_options& options) {
+    Aligned bytes(fmt::artifact_bytes(artifact));
+    nacre_model* model = nullptr;
+    nacre_error error{};
+    EXPECT_EQ(nacre_model_open_memory(bytes.data(), bytes.size(), &options, &model, &error), NACRE_UNSUPPORTED_DEVICE);
+    return std::string(error.message);
+  };
+  nacre_open_options options{};
+  EXPECT_NE(refused(wanting(device_artifact(), 1001), options).find("variant 0 wants 1001 bytes of the GPU's memory, which has 1000"), std::string::npos);
+  options.device = NACRE_DEVICE_CUDA;
+  EXPECT_NE(refused(wanting(mixed_artifact(), 1001), options).find("variant 0 wants 1001 bytes"), std::string::npos);
+  figures().memory = memory;
+}
+
+TEST(Cuda, MemoryThatOthersHaveIsLeftToThem) {
+  // Weights are uploaded; the device is large enough, and full.
+  const std::vector<uint8_t> weight(64, 3);
+  for (const bool mixed : {true, false}) {
+    fmt::Artifact a = mixed ? mixed_artifact() : device_artifact();
+    a.weights = {{"w", NACRE_u8, {64}, weight}};
+    a.entries[0].variants[0].slots.push_back(slot(NACRE_SLOT_WEIGHT, 0, Size(0), Size(64)));
+    fail("cuMemAlloc", CU_OUT_OF_MEMORY);
+    if (!mixed) {
+      Aligned bytes(fmt::artifact_bytes(a));
+      nacre_model* model = nullptr;
+      nacre_error error{};
+      EXPECT_EQ(nacre_model_open_memory(bytes.data(), bytes.size(), nullptr, &model, &error), NACRE_OUT_OF_MEMORY);
+      EXPECT_NE(std::string(error.message).find("its memory does not take the weights"), std::string::npos) << error.message;
+      continue;
+    }
+    Opened opened(a);
+    Call call(2);
+    ASSERT_EQ(call.run(opened.session), NACRE_OK) << opened.message();
+    EXPECT_EQ(nacre_session_variant(opened.session), 1u);
+    EXPECT_EQ(call.y, std::vector<float>(8, 4.f));
+  }
+}
+
+TEST(Cuda, TheDeviceIsChosenUnlessItIsNotWanted) {
+  const fmt::Artifact a = mixed_artifact();
   const std::pair<uint32_t, uint32_t> chosen[] = {{NACRE_DEVICE_ANY, 0}, {NACRE_DEVICE_CUDA, 0}, {NACRE_DEVICE_CPU, 1}};
   for (const auto& [wanted, variant] : chosen) {
     nacre_open_options options = {};
