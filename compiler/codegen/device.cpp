@@ -138,13 +138,18 @@ class Emitter {
 
   // Whether no nest has anything to do with what another one writes.
   bool nests_are_apart() const {
-    std::map<BufferId, size_t> writer;
-    for (size_t i = 0; i < k_.group.nests.size(); ++i)
-      for (const Store& s : k_.group.nests[i].stores)
-        if (k_.program[s.buffer].kind == BufferKind::local || !writer.emplace(s.buffer, i).second) return false;
-    for (size_t i = 0; i < k_.group.nests.size(); ++i)
-      for (const Scalar& s : k_.group.nests[i].code)
-        if (const auto found = s.op == ScalarOp::load ? writer.find(s.buffer) : writer.end(); found != writer.end() && found->second != i) return false;
+    const auto& nests = k_.group.nests;
+    for (size_t i = 0; i < nests.size(); ++i)
+      for (const Store& s : nests[i].stores) {
+        if (k_.program[s.buffer].kind == BufferKind::local) return false;
+        for (size_t j = 0; j < nests.size(); ++j) {
+          if (j == i) continue;
+          for (const Scalar& read : nests[j].code)
+            if (read.op == ScalarOp::load && read.buffer == s.buffer) return false;
+          for (const Store& other : nests[j].stores)
+            if (other.buffer == s.buffer && !stores_are_apart(facts_in(k_.program, k_.group, nests[i]), s, facts_in(k_.program, k_.group, nests[j]), other)) return false;
+        }
+      }
     return true;
   }
 

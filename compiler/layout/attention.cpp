@@ -134,6 +134,10 @@ std::optional<Group> attention_of(const Group& first, const Group& second, const
   Names of_first{{m, "s"}, {n, "t"}, {k, "d"}}, of_second{{b.loops[batch].name, "s"}, {b.loops[batch + 1].name, "e"}, {b.loops[batch + 2].name, "t"}};
   for (size_t i = 0; i < batch; ++i) of_second[b.loops[i].name] = around[i];
   for (size_t i = 0; i < batch; ++i) {
+    if (a.loops[i].extent.is(1) && b.loops[i].extent.is(1)) {  // in no index
+      of_first[a.loops[i].name] = around[i];
+      continue;
+    }
     const std::string other = paired(a.loops[i].name);
     const auto known = of_second.find(other);
     if (other.empty() || known == of_second.end() || std::find(around.begin(), around.end(), known->second) == around.end()) return std::nullopt;

@@ -6,6 +6,7 @@
 #include "compiler/fusion/cost.h"
 #include "compiler/fusion/edit.h"
 #include "compiler/fusion/index_map.h"
+#include "compiler/loops/address.h"
 
 namespace nacre {
 namespace {
@@ -117,10 +118,20 @@ bool may_stand_beside(const FusionState& state, int g, const Target& target) {
   return group.nests.size() > 1 || !is_matrix_vector(state.program, group, target);
 }
 
+bool write_apart(const FusionState& state, int a, int b) {
+  for (const Nest& one : state[a].nests)
+    for (const Nest& other : state[b].nests)
+      for (const Store& s : one.stores)
+        for (const Store& t : other.stores)
+          if (s.buffer == t.buffer && !stores_are_apart(facts_in(state.program, state[a], one), s, facts_in(state.program, state[b], other), t)) return false;
+  return true;
+}
+
 bool put_beside(FusionState& state, int a, int b) {
   if (state[a].nests.size() + state[b].nests.size() > kMostNests) return false;
   for (BufferId w : state.writes(a))
-    if (state.reads(b).contains(w) || state.writes(b).contains(w)) return false;
+    if (state.reads(b).contains(w)) return false;
+  if (!write_apart(state, a, b)) return false;
   for (BufferId w : state.writes(b))
     if (state.reads(a).contains(w)) return false;
   const int place = state.meeting_place(a, b);

@@ -61,4 +61,12 @@ std::optional<Strided> strided(const LoopProgram& program, const Operand& operan
   return result;
 }
 
+bool stores_are_apart(const Facts& of_one, const Store& one, const Facts& of_other, const Store& other) {
+  for (size_t d = 0; d < one.at.size() && d < other.at.size(); ++d) {
+    const Interval a = interval(one.at[d], of_one), b = interval(other.at[d], of_other);
+    if (a.max < b.min || b.max < a.min) return true;
+  }
+  return false;
+}
+
 }  // namespace nacre

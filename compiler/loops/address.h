@@ -31,4 +31,7 @@ struct Strided {
 std::optional<Strided> strided(const LoopProgram& program, const Operand& operand, const std::vector<LoopVar>& all,
                                const std::vector<std::string>& along);
 
+// Whether the places that one nest stores to and those of another are never the same: they differ in the range of an index.
+bool stores_are_apart(const Facts& of_one, const Store& one, const Facts& of_other, const Store& other);
+
 }  // namespace nacre

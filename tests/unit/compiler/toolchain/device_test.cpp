@@ -215,6 +215,27 @@ TEST_F(DeviceCode, AttentionThatIsWrittenOutIsOneKernel) {
   EXPECT_NE(kernels.find("2.500000000e-01f, __builtin_nanf(\"\"),"), std::string::npos) << kernels;
 }
 
+TEST_F(DeviceCode, AttentionOfOneImageIsOneKernelToo) {
+  const std::string kernels = half_kernels(R"(graph forward functional {
+  input %x: f32[1, 49, 192] user "x"
+  input %w: f32[192, 192] parameter "w"
+  %l: f32[1, 49, 192] = aten.linear.default(input=%x, weight=%w)
+  %h: f32[1, 49, 3, 2, 32] = aten.view.default(self=%l, size=[1, 49, 3, 2, 32])
+  %o: f32[3, 1, 2, 49, 32] = aten.permute.default(self=%h, dims=[2, 0, 3, 1, 4])
+  %q: f32[1, 2, 49, 32] = aten.select.int(self=%o, dim=0, index=0)
+  %k: f32[1, 2, 49, 32] = aten.select.int(self=%o, dim=0, index=1)
+  %v: f32[1, 2, 49, 32] = aten.select.int(self=%o, dim=0, index=2)
+  %t: f32[1, 2, 32, 49] = aten.transpose.int(self=%k, dim0=2, dim1=3)
+  %s: f32[1, 2, 49, 49] = aten.matmul.default(self=%q, other=%t)
+  %p: f32[1, 2, 49, 49] = aten.softmax.int(self=%s, dim=3)
+  %y: f32[1, 2, 49, 32] = aten.matmul.default(self=%p, other=%v)
+  output %y user
+}
+)", {{"w", ones({192, 192})}});
+  EXPECT_EQ(kernel_count(kernels), 2u) << kernels;
+  EXPECT_NE(kernels.find("attention_half<32, false, false,"), std::string::npos) << kernels;
+}
+
 TEST_F(DeviceCode, WhatOnlyLooksLikeAttentionStaysProducts) {
   // The softmax is of some of the scores.
   const std::string some = half_kernels(R"(graph forward functional {
