@@ -89,6 +89,8 @@ class Functionalizer {
     aliases_[static_cast<size_t>(captured)] = a;
   }
   void write(ValueId captured, ValueId contents);
+  // The views that lead to a value from where the first of them expands; none where none does.
+  std::vector<ViewStep> views_of_an_expansion(ValueId captured) const;
   // `node` with its arguments named by the values that they are.
   Node canonical(Node node) const {
     for (auto& [name, argument] : node.args) {
@@ -173,6 +175,12 @@ void Functionalizer::write(ValueId captured, ValueId contents) {
     write(root, from_flat_storage(root, emitter_.emit_one("aten.as_strided_scatter.default",
                                                           std::move(args), flat)));
     exact = false;
+  } else if (const std::vector<ViewStep> views = views_of_an_expansion(captured); views.size() > 1) {
+    // A part of an expanded tensor in which no two elements share memory.
+    const ValueId parent = views.front().parent;
+    write(parent, write_by_position(in_, views, read(parent), contents, emitter_,
+                                    [this](const Argument& argument) { return read(argument); }));
+    exact = false;
   } else {
     BaseContents base =
         write_through(in_, canonical(*a.node), a.output, a.parent, read(a.parent), contents,
@@ -184,6 +192,17 @@ void Functionalizer::write(ValueId captured, ValueId contents) {
     Alias& now = aliases_[static_cast<size_t>(captured)];
     now.current = contents;
     now.version = storages_[static_cast<size_t>(now.storage)].version;
+  }
+}
+
+std::vector<ViewStep> Functionalizer::views_of_an_expansion(ValueId captured) const {
+  std::vector<ViewStep> chain, found;
+  for (ValueId id = resolve(captured);;) {
+    const Alias& a = aliases_[static_cast<size_t>(id)];
+    if (a.node == nullptr || one_of(base_name(a.node->op), {"as_strided", "as_strided_"})) return found;
+    chain.insert(chain.begin(), {canonical(*a.node), a.output, a.parent});
+    if (is_expansion(in_, *a.node)) found = chain;
+    id = resolve(a.parent);
   }
 }
 

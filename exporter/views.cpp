@@ -11,6 +11,8 @@
 namespace nacre {
 namespace {
 
+constexpr const char* kSharesMemory = "a write to an expanded tensor, in which elements share memory";
+
 // Row-major order of the elements is kept.
 bool is_reshape(std::string_view op) {
   return op != "aten.view.dtype" &&
@@ -39,43 +41,56 @@ std::vector<int64_t> constant_list(const Node& node, std::string_view name) {
   return result;
 }
 
-// For any other view: what it does to the positions 0, 1, 2, ... says where each element of the
-// part belongs.
-ValueId write_by_position(const Graph& captured, const Node& node, size_t output, ValueId parent,
-                          ValueId base, ValueId part, Emitter& emitter,
-                          const std::function<Argument(const Argument&)>& other) {
-  const Value& whole = captured[parent];
+// The view of `positions` that a view of the graph is of its parent.
+ValueId view_of(const Graph& captured, const ViewStep& view, ValueId positions, Emitter& emitter,
+                const std::function<Argument(const Argument&)>& other) {
+  const std::vector<Expr>& shape = captured[view.node.outputs[view.output]].shape;
+  if (is_reshape(view.node.op) && product(shape) == product(captured[view.parent].shape)) return emitter.reshaped(positions, shape);
+  std::vector<std::pair<std::string, Argument>> args;
+  for (const auto& [key, value] : view.node.args) {
+    bool is_parent = false;
+    for_each_value(value, [&](ValueId id) { is_parent |= id == view.parent; });
+    if (is_parent && std::holds_alternative<std::vector<ValueRef>>(value)) {
+      std::vector<ValueRef> refs;
+      for (ValueRef v : std::get<std::vector<ValueRef>>(value))
+        refs.push_back(v.id != kNoValue && v.id == view.parent ? ValueRef{positions}
+                       : v.id == kNoValue                      ? v
+                                                               : std::get<ValueRef>(other(Argument(v))));
+      args.emplace_back(key, refs);
+    } else {
+      args.emplace_back(key, is_parent ? Argument(ValueRef{positions}) : other(value));
+    }
+  }
+  std::vector<Value> results;
+  for (ValueId id : view.node.outputs) {
+    results.push_back(captured[id]);
+    results.back().name += "_positions";
+    results.back().dtype = NACRE_i64;
+  }
+  return emitter.emit(view.node.op, std::move(args), results)[view.output];
+}
+
+}  // namespace
+
+bool is_expansion(const Graph& captured, const Node& node) {
+  return one_of(base_name(node.op), {"expand", "expand_as", "broadcast_to"}) &&
+         product(captured[node.outputs[0]].shape) != product(captured[first_tensor(node)].shape);
+}
+
+ValueId write_by_position(const Graph& captured, const std::vector<ViewStep>& views, ValueId base, ValueId part,
+                          Emitter& emitter, const std::function<Argument(const Argument&)>& other) {
+  const Value& whole = captured[views.front().parent];
   Expr count = product(whole.shape);
   Value positions = whole;
   positions.name = whole.name + "_positions";
   positions.dtype = NACRE_i64;
   positions.shape = {count};
-  ValueId all =
-      emitter.emit_one("aten.arange.default", {{"end", count}, {"dtype", NACRE_i64}}, positions);
-  all = emitter.reshaped(all, whole.shape);
-
-  std::vector<std::pair<std::string, Argument>> args;
-  for (const auto& [key, value] : node.args) {
-    bool is_parent = false;
-    for_each_value(value, [&](ValueId id) { is_parent |= id == parent; });
-    if (is_parent && std::holds_alternative<std::vector<ValueRef>>(value)) {
-      std::vector<ValueRef> refs;
-      for (ValueRef v : std::get<std::vector<ValueRef>>(value))
-        refs.push_back(v.id != kNoValue && v.id == parent ? ValueRef{all}
-                       : v.id == kNoValue                 ? v
-                                                          : std::get<ValueRef>(other(Argument(v))));
-      args.emplace_back(key, refs);
-    } else {
-      args.emplace_back(key, is_parent ? Argument(ValueRef{all}) : other(value));
-    }
-  }
-  std::vector<Value> results;
-  for (ValueId id : node.outputs) {
-    results.push_back(captured[id]);
-    results.back().name += "_positions";
-    results.back().dtype = NACRE_i64;
-  }
-  ValueId chosen = emitter.emit(node.op, std::move(args), results)[output];
+  ValueId chosen = emitter.reshaped(
+      emitter.emit_one("aten.arange.default", {{"end", count}, {"dtype", NACRE_i64}}, positions), whole.shape);
+  for (const ViewStep& view : views) chosen = view_of(captured, view, chosen, emitter, other);
+  const Value& last = captured[views.back().node.outputs[views.back().output]];
+  for (size_t d = 0; d < last.strides.size(); ++d)
+    if (last.strides[d].is(0) && !last.shape[d].is(0) && !last.shape[d].is(1)) fail_at(ErrorKind::user, where_text(emitter.where), kSharesMemory);
   Expr chosen_count = product(emitter[chosen].shape);
   ValueId index = emitter.reshaped(chosen, {chosen_count});
   ValueId flat = emitter.reshaped(base, {count});
@@ -87,8 +102,6 @@ ValueId write_by_position(const Graph& captured, const Node& node, size_t output
                                      emitter[flat]);
   return emitter.reshaped(changed, whole.shape);
 }
-
-}  // namespace
 
 BaseContents write_through(const Graph& captured, const Node& node, size_t output, ValueId parent,
                            ValueId base, ValueId part, Emitter& emitter,
@@ -123,9 +136,8 @@ BaseContents write_through(const Graph& captured, const Node& node, size_t outpu
   if (name == "_neg_view") return one("aten.neg.default", {{"self", ValueRef{part}}});
   if (is_reshape(node.op) && product(view.shape) == product(whole.shape))
     return {emitter.reshaped(part, whole.shape)};
-  if (name == "expand" || name == "expand_as" || name == "broadcast_to")
-    fail_at(ErrorKind::user, where_text(emitter.where),
-            "a write to an expanded tensor, in which elements share memory");
+  if (is_expansion(captured, node))
+    fail_at(ErrorKind::user, where_text(emitter.where), kSharesMemory);
 
   // Permutations: view dim i is base dim order[i].
   std::vector<int64_t> order(whole.shape.size());
@@ -209,7 +221,7 @@ BaseContents write_through(const Graph& captured, const Node& node, size_t outpu
     for (size_t i = 0; i < output; ++i) start += captured[node.outputs[i]].shape[dim];
     return slice_scatter(static_cast<int64_t>(dim), start, start + view.shape[dim]);
   }
-  return {write_by_position(captured, node, output, parent, base, part, emitter, other), false};
+  return {write_by_position(captured, {{node, output, parent}}, base, part, emitter, other), false};
 }
 
 std::vector<int64_t> memory_order(const Value& v, const std::map<std::string, int64_t>& hints,

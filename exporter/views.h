@@ -38,6 +38,21 @@ struct BaseContents {
       true;  // false: reading the view again might give something else than what was written
 };
 
+// A view as a node of the captured graph makes it.
+struct ViewStep {
+  Node node;
+  size_t output;
+  ValueId parent;
+};
+
+// Whether the node's view has elements that share memory.
+bool is_expansion(const Graph& captured, const Node& node);
+
+// New contents of `base`, when the contents of the last of `views`, each a view of what the one before it gives, become
+// `part`: what the views do to the positions 0, 1, 2, ... says where each element belongs.
+ValueId write_by_position(const Graph& captured, const std::vector<ViewStep>& views, ValueId base, ValueId part,
+                          Emitter& emitter, const std::function<Argument(const Argument&)>& other);
+
 // `node` of `captured` makes views of `parent`, whose contents are `base`; the contents of view
 // `output` become `part`. `other` gives the contents of the node's other arguments.
 BaseContents write_through(const Graph& captured, const Node& node, size_t output, ValueId parent,

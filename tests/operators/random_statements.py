@@ -529,12 +529,14 @@ def window(m):
             raise Retry
         groups = r.choice([1, 1, channels])
         out = groups * r.randint(1, max(1, 8 // groups))
+        # What is no number times the zeros around and between the inputs: some of PyTorch's kernels multiply by them, others not.
+        finite = "{}.isfinite().all()"
         if kind == "conv":
             weights = m.leaf([out, channels // groups, *[kernel] * space], t.dtype)
             bias = m.leaf([out], t.dtype) if r.random() < 0.5 else "None"
-            return m.value(f"F.conv{space}d({x}, {weights}, {bias}, stride={stride}, padding={padding}, dilation={dilation}, groups={groups})", sums)
+            return m.value(f"F.conv{space}d({x}, {weights}, {bias}, stride={stride}, padding={padding}, dilation={dilation}, groups={groups})", sums, [finite.format(weights)])
         weights = m.leaf([channels, out // groups, *[kernel] * space], t.dtype)
-        return m.value(f"F.conv_transpose{space}d({x}, {weights}, stride={stride}, padding={padding}, groups={groups})", sums)
+        return m.value(f"F.conv_transpose{space}d({x}, {weights}, stride={stride}, padding={padding}, groups={groups})", sums, [finite.format(weights)])
     if kind == "max":
         return m.value(f"F.max_pool{space}d({x}, {kernel}, {stride}, {padding}, ceil_mode={r.random() < 0.3})")
     if kind == "avg":

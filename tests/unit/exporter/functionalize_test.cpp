@@ -63,6 +63,29 @@ Graph expect_equal(const std::string& text, std::vector<HostTensor> inputs,
   return functional;
 }
 
+TEST(Functionalize, WritesOneElementOfAnExpansion) {  // x.expand(2, 3)[:, 1:2] += 1
+  expect_equal(R"(graph forward captured {
+    input %x: f32[2, 1] user "x"
+    %wide: f32[2, 3] strides [1, 0] = aten.expand.default(%x, size=[2, 3])
+    %part: f32[2, 1] strides [1, 0] = aten.slice.Tensor(%wide, dim=1, start=1, end=2)
+    %sum: f32[2, 1] strides [1, 0] = aten.add_.Tensor(%part, other=1)
+    %y: f32[2, 3] = aten.mul.Tensor(%wide, other=2)
+    output %y user
+  })",
+               {ramp({2, 1})});
+}
+
+TEST(Functionalize, RefusesTwoElementsThatShareMemory) {
+  const Graph captured = parse_graph(R"(graph forward captured {
+    input %x: f32[2, 1] user "x"
+    %wide: f32[2, 3] strides [1, 0] = aten.expand.default(%x, size=[2, 3])
+    %part: f32[2, 2] strides [1, 0] = aten.slice.Tensor(%wide, dim=1, start=1, end=3)
+    %sum: f32[2, 2] strides [1, 0] = aten.add_.Tensor(%part, other=1)
+    output %x input_mutation "x"
+  })");
+  EXPECT_THROW(functionalize(captured), Error);
+}
+
 TEST(Functionalize, WritesThroughAColumn) {  // x[:, 0] += 1
   Graph g = expect_equal(R"(graph forward captured {
     input %x: f32[3, 4] user "x"
