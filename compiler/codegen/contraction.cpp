@@ -244,11 +244,13 @@ void Emitter::conv(bool transposed) {
       const Expr pixels = extent(kept, 2, 0) * extent(kept, 2, 1);
       const bool one_stride = simplify(sh - sw * extent(xs, 2, 1), facts).is(0) || flat || extent(xs, 2, 0).is(1);
       const bool one_batch = xs[0].extent.is(1) || simplify(x.strides[0] - sw * extent(xs, 2, 0) * extent(xs, 2, 1), facts).is(0);
-      if (pointwise && one_stride && one_batch) {
+      // Of images of one pixel, the rows are the images. gemm sums few rows in several parts, and so as exactly as PyTorch does.
+      const bool images = simplify(pixels, facts).is(1);
+      if (pointwise && (images || (one_stride && one_batch))) {
         // A matrix product over all pixels of all images.
         needs_scratch(gemm_scratch(k.target, xs[0].extent * pixels, oc, ic), fmt::format("gemm_scratch<{}>", c.panel_vectors), {xs[0].extent * pixels, oc, ic});
         k.out.line("gemm<{}>({}, {}, {}, {}, {}, {}, {}, scratch, thread, threads,", c.panel_vectors, sized(xs[0].extent * pixels), sized(oc), sized(ic), in,
-                   sized(sw), sized(x.strides[1]), weights);
+                   sized(images ? x.strides[0] : sw), sized(x.strides[1]), weights);
         k.out.in();
         k.out.open("{}(isize pixel, isize {}, vf value, int lanes) NACRE_LAMBDA {{", capture(), o);
         // Where four floats take as many instructions as a division, rows are counted only where they have to be.
