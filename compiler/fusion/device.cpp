@@ -108,6 +108,7 @@ std::optional<std::pair<size_t, std::vector<Part>>> parts_of(const LoopProgram& 
     if (store.mode != StoreMode::assign || std::any_of(nest.code.begin(), nest.code.end(), [](const Scalar& s) { return s.op == ScalarOp::scan; })) return std::nullopt;
     std::set<std::string> used;
     Part part{g, 0, 0};
+    bool is_part = false;
     for (size_t d = 0; d < shape.size(); ++d) {
       Expr at = store.at[d];
       const std::set<std::string> symbols = at.symbols();
@@ -121,10 +122,12 @@ std::optional<std::pair<size_t, std::vector<Part>>> parts_of(const LoopProgram& 
       if (begin.is(0) && loop->extent == shape[d]) continue;
       if (dim && *dim != d) return std::nullopt;
       dim = d;
+      is_part = true;
       part.begin = begin;
       part.extent = loop->extent;
     }
     if (used.size() != static_cast<size_t>(std::count_if(nest.loops.begin(), nest.loops.end(), [](const LoopVar& l) { return !l.extent.is(1); })) && used.size() != nest.loops.size()) return std::nullopt;
+    if (!is_part) return std::nullopt;  // all of it, which the others then write over
     parts.push_back(part);
   }
   if (!dim) return std::nullopt;
