@@ -71,6 +71,7 @@ double cost(const HalfProduct& product, const Shape& shape, const HalfTileChoice
 }  // namespace
 
 int multiprocessors_of(const Target& target) { return machine_of(target).multiprocessors; }
+int most_shared_of(const Target& target) { return machine_of(target).most_shared; }
 
 HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target) {
   static constexpr Shape kWide[] = {{64, 32, 4, 1}, {64, 64, 4, 1}, {64, 128, 4, 1}, {128, 64, 8, 1}, {128, 128, 8, 1}, {128, 256, 8, 1}};
