@@ -18,7 +18,8 @@ struct Shape {
 // In cycles, of one multiprocessor where it says so; measured on an H200.
 struct Machine {
   int multiprocessors = 132;
-  int shared_bytes = 132 * 1024, most_shared = 200 * 1024;  // of a multiprocessor, as the runtime divides it; of a block
+  int shared_bytes = 132 * 1024, most_shared = 200 * 1024;  // of a multiprocessor, as the runtime divides it; of a block whose stages can be fewer
+  int block_shared = 227 * 1024;                            // of a block, at most
   double products = 1050, products_alone = 336;   // multiply-adds a cycle: of four warps together, of each alone
   double memory_rate = 43, all_memory = 3720;     // bytes a cycle from the second-level cache: of one, and of all
   double latency = 557;                           // from the request to the data
@@ -34,6 +35,7 @@ Machine machine_of(const Target& target) {
   machine.multiprocessors = target.compute_capability >= 110 ? 20 : 16;
   machine.shared_bytes = 164 * 1024;
   machine.most_shared = 80 * 1024;
+  if (target.compute_capability < 90) machine.block_shared = 163 * 1024;
   machine.memory_rate = 32;
   machine.all_memory = 512;
   return machine;
@@ -71,7 +73,7 @@ double cost(const HalfProduct& product, const Shape& shape, const HalfTileChoice
 }  // namespace
 
 int multiprocessors_of(const Target& target) { return machine_of(target).multiprocessors; }
-int most_shared_of(const Target& target) { return machine_of(target).most_shared; }
+int block_shared_of(const Target& target) { return machine_of(target).block_shared; }
 
 HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target) {
   static constexpr Shape kWide[] = {{64, 32, 4, 1}, {64, 64, 4, 1}, {64, 128, 4, 1}, {128, 64, 8, 1}, {128, 128, 8, 1}, {128, 256, 8, 1}};

@@ -33,6 +33,6 @@ constexpr int kMostGemvPieces = 8;
 GemvTile choose_gemv_tile(int64_t rows, int64_t terms, int64_t each, const Target& target);
 
 int multiprocessors_of(const Target& target);
-int most_shared_of(const Target& target);  // bytes of a block
+int block_shared_of(const Target& target);  // bytes that a block can have, at most
 
 }  // namespace nacre
