@@ -49,7 +49,7 @@ class Bisection {
     }
     try {
       Pipeline pipeline(program, options_, threads_);
-      const Comparison result = check_sets(alone, stage_, *pipeline.runner(stage_));
+      const Comparison result = check_sets(alone, program, stage_, *pipeline.runner(stage_));
       if (result.passed) return std::nullopt;
       return Failure{std::nullopt, result.reason};
     } catch (const Error& error) {

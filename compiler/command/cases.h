@@ -12,8 +12,8 @@
 
 namespace nacre {
 
-// PyTorch's own errors in float64, estimated; empty where nothing is float64.
-struct Float64Errors {
+// What is known of PyTorch's own errors beside what its results and references tell (own_error.h).
+struct OwnErrors {
   std::vector<double> outputs;
   std::map<int, double> after_inputs;
   std::map<std::string, double> after_buffers;
@@ -30,7 +30,7 @@ struct CaseSet {
   std::map<std::string, HostTensor> after_buffers;   // by name
   std::map<int, HostTensor> after_inputs64;          // these two in float64, where PyTorch can
   std::map<std::string, HostTensor> after_buffers64;
-  Float64Errors own_errors64;
+  OwnErrors own_errors;
   bool known = false;                                // outputs were read from the case
   bool refuse = false;  // the program does not promise to accept these inputs
   bool eager_answers =
@@ -61,6 +61,7 @@ struct Case {
   std::vector<std::string> variants;   // beside the general one, as --variant takes them
   std::vector<CaseSet> sets;           // empty: the program's own sample inputs
   bool shape_only = false;             // results are random by design
+  bool neighbours = false;             // PyTorch's own errors were measured on values next to the inputs, too
   std::optional<Tolerance> tolerance;  // the case's own, where the rule does not suit it
 };
 

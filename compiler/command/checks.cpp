@@ -91,7 +91,7 @@ std::vector<std::string> check_variants(const Program& captured, const CompiledM
     if (kind == VariantKind::sharing) place_together(the_case.sets[0]);
     const std::vector<std::size_t>& channels_last = model.narrowings[entry][v].channels_last;
     if (!channels_last.empty()) place_channels_last(the_case.sets[0], channels_last);
-    const Comparison result = check_sets(the_case, Stage::artifact, *runner);
+    const Comparison result = check_sets(the_case, captured, Stage::artifact, *runner);
     if (!result.passed)
       fail(ErrorKind::internal,
            "the artifact{} does not give PyTorch's result, so it was not written (--no-check writes "

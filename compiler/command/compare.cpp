@@ -110,7 +110,7 @@ Comparison compare_shape(const HostTensor& result, const HostTensor& expected) {
 }
 
 Comparison compare(const HostTensor& result, const HostTensor& expected,
-                   const HostTensor* reference, double own_error) {
+                   const HostTensor* reference, double own_error, bool neighbours) {
   if (Comparison shape = compare_shape(result, expected); !shape.passed) return shape;
   if (!has_rounding(expected.dtype)) return compare_exactly(result, expected);
 
@@ -120,6 +120,7 @@ Comparison compare(const HostTensor& result, const HostTensor& expected,
         "the reference is {}, the result {}", type_text(exact), type_text(expected));
   Comparison out;
   out.own_error = own_error;
+  out.neighbours = neighbours;
   std::int64_t worst = 0;
   for (std::int64_t i = 0; i < number_count(expected); ++i) {
     const double ours = number_at(result, i);
@@ -149,18 +150,12 @@ Comparison compare(const HostTensor& result, const HostTensor& expected,
   return out;
 }
 
-double estimate_float64(const HostTensor& narrow, const HostTensor& wide) {
-  // Values that decide a size can decide otherwise in float32.
-  if (narrow.shape != wide.shape) return 0;
-  return compare(narrow, narrow, &wide).own_error * 0x1p-29;
-}
-
 std::string describe(const Comparison& comparison) {
   if (std::isinf(comparison.error)) return comparison.reason;
   if (comparison.limit == 0 && comparison.error == 0) return "exact";
-  return fmt::format("error {:.2g}, limit {:.2g} (PyTorch's own {:.2g}, magnitude {:.3g})",
+  return fmt::format("error {:.2g}, limit {:.2g} (PyTorch's own {:.2g}{}, magnitude {:.3g})",
                      comparison.error, comparison.limit, comparison.own_error,
-                     comparison.magnitude);
+                     comparison.neighbours ? ", on these and values next to them" : "", comparison.magnitude);
 }
 
 std::optional<std::vector<double>> as_doubles(const HostTensor& tensor) {

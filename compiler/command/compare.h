@@ -2,8 +2,8 @@
 //
 //   A floating-point result passes when its error against the float64 reference is at most twice
 //   PyTorch's own error in the same dtype plus 8 units of rounding at that output's largest
-//   magnitude; integers and booleans are exact; NaN and infinities agree. A float64 result has no
-//   wider reference: PyTorch's own error is estimated from that of float32 (`estimate_float64`).
+//   magnitude; integers and booleans are exact; NaN and infinities agree. What PyTorch's own error is
+//   where one run does not tell, own_error.h says.
 //
 // The error is the largest absolute difference over the output. A unit of rounding is the spacing
 // of the dtype at 1 (2^-23 for float32) times the largest finite magnitude of the reference.
@@ -22,19 +22,17 @@ struct Comparison {
   std::string reason;    // empty if passed
   double error = 0;      // ours against the reference, at the worst element
   double own_error = 0;  // PyTorch's, in the same dtype
+  bool neighbours = false;  // that is the largest of those on values next to the inputs, too
   double magnitude = 0;  // of the reference
   double limit = 0;      // 0 for integers and booleans
 };
 
 // `expected`: PyTorch's result in the model's dtype; says dtype, shape, NaN and infinities.
 // `reference`: the same in float64; null where there is none: then `expected` is its own reference.
-// `own_error`: what is known of PyTorch's own error beside what the reference tells.
+// `own_error`: what is known of PyTorch's own error beside what the reference tells; `neighbours`: as in
+// Comparison.
 Comparison compare(const HostTensor& result, const HostTensor& expected,
-                   const HostTensor* reference, double own_error = 0);
-
-// PyTorch's own error in float64, from its results in float32 and in float64 on values that float32
-// holds: the same operations round 2^29 times less.
-double estimate_float64(const HostTensor& narrow, const HostTensor& wide);
+                   const HostTensor* reference, double own_error = 0, bool neighbours = false);
 
 // Shape and dtype only: for results that are random by design.
 Comparison compare_shape(const HostTensor& result, const HostTensor& expected);

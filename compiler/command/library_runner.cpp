@@ -433,7 +433,7 @@ std::string check_library(const Program& captured, const CompiledModel& model,
     if (state.name == kRandomState) the_case.shape_only = true;
   const std::unique_ptr<Runner> runner = make_library_runner(model, library, entry);
   complete(the_case, captured);
-  const Comparison result = check_sets(the_case, Stage::artifact, *runner);
+  const Comparison result = check_sets(the_case, captured, Stage::artifact, *runner);
   if (!result.passed)
     fail(ErrorKind::internal,
          "the library does not give PyTorch's result, so it was not written (--no-check writes it "

@@ -87,7 +87,8 @@ Method make_method(std::string name, Program functional, const Graph& captured);
 void complete(Case& the_case, const Program& captured);
 
 // Runs every set and compares by the rule. The result is the output nearest to (or farthest beyond)
-// its limit; its reason names the set and the output.
-Comparison check_sets(const Case& the_case, Stage stage, Runner& runner);
+// its limit; its reason names the set and the output. Where one is beyond it, PyTorch's own error is
+// measured on values next to the inputs, too (own_error.h), and stays with the case.
+Comparison check_sets(Case& the_case, const Program& captured, Stage stage, Runner& runner);
 
 }  // namespace nacre

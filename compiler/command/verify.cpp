@@ -147,7 +147,7 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
       entered(verdict.stage);
       Comparison result;
       try {
-        result = check_sets(the_case, stage, *pipeline.runner(stage));
+        result = check_sets(the_case, pipeline.captured(), stage, *pipeline.runner(stage));
       } catch (const Error&) {
         reproduce();
         throw;

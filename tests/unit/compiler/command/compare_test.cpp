@@ -1,4 +1,5 @@
 #include "compiler/command/compare.h"
+#include "compiler/command/own_error.h"
 
 #include <gtest/gtest.h>
 
@@ -122,15 +123,22 @@ TEST(Merge, KeepsTheOneFarthestBeyondItsLimit) {
   EXPECT_TRUE(std::isinf(worst.error));
 }
 
-// Float64 has no wider reference: the error of float32 on the same values stands for PyTorch's own.
-TEST(Compare, EstimatesTheErrorOfFloat64) {
-  const HostTensor narrow = f32({1.0, 3.0 + 0x1p-20});
-  const double estimate = estimate_float64(narrow, f64({1.0, 3.0}));
-  EXPECT_EQ(estimate, 0x1p-49);
-  EXPECT_EQ(estimate_float64(narrow, f64({1.0})), 0) << "results of other shapes";
+TEST(Compare, TakesWhatIsKnownOfTheOwnErrorBesideTheReference) {
   const HostTensor expected = f64({1.0, 3.0}), ours = f64({1.0, 3.0 + 0x1p-47});
   EXPECT_FALSE(compare(ours, expected, nullptr).passed);
   EXPECT_TRUE(compare(ours, expected, nullptr, 0x1p-48).passed);
+}
+
+TEST(Compare, SaysThatNeighboursCountToo) {
+  const Comparison result = compare(f32({2}), f32({1}), nullptr, 0.25, true);
+  EXPECT_FALSE(result.passed);
+  EXPECT_NE(result.reason.find("PyTorch's own 0.25, on these and values next to them"), std::string::npos) << result.reason;
+}
+
+TEST(OwnError, IsTheLargestDifferenceFromTheReference) {
+  const HostTensor narrow = f32({1.0, 3.0 + 0x1p-20});
+  EXPECT_EQ(largest_error(narrow, f64({1.0, 3.0})), 0x1p-20);
+  EXPECT_EQ(largest_error(narrow, f64({1.0})), 0) << "results of other shapes";
 }
 
 }  // namespace
