@@ -10,8 +10,8 @@
 #include "formats/container.h"
 #include "runtime/os.h"
 
-// A file's pages at an address, or, without one, so many addresses of which the first are the file's. NULL, or why not.
-static const char* map(const char* path, void** at, size_t size) {
+// The pages of a file of `size` bytes at an address, or, without one, `addresses` of which the first are the file's. NULL, or why not.
+static const char* map(const char* path, size_t size, void** at, size_t addresses) {
   const char* reason = NULL;
   struct stat info;
   // Not to wait for whoever might write into a pipe.
@@ -19,10 +19,10 @@ static const char* map(const char* path, void** at, size_t size) {
   if (file < 0) return strerror(errno);
   if (fstat(file, &info)) {
     reason = strerror(errno);
-  } else if (*at && (!S_ISREG(info.st_mode) || (uint64_t)info.st_size != size)) {
+  } else if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size != size) {
     reason = "it is of another model, or damaged";
   } else {
-    void* pages = mmap(*at, size, PROT_READ, MAP_PRIVATE | (*at ? MAP_FIXED : 0), file, 0);
+    void* pages = mmap(*at, addresses, PROT_READ, MAP_PRIVATE | (*at ? MAP_FIXED : 0), file, 0);
     if (pages == MAP_FAILED)
       reason = strerror(errno);
     else
@@ -37,17 +37,17 @@ nacre_status nacre_weights_map(const char* path, const nacre_open_options* optio
   const struct nacre_file_header* header = *bytes;
   const struct nacre_weights_end end = {NACRE_WEIGHTS_MAGIC, header->apart_digest, {0}};
   size_t own = *size, whole = (size_t)header->file_size, all = whole + sizeof end;
-  char beside[1024];
+  char beside[4096 + sizeof ".weights"];  // as long as a path can be that was opened
   struct nacre_text name;
   nacre_text_start(&name, beside, sizeof beside);
   nacre_text_add(&name, "%s.weights", path);
   const char* weights = options && options->weights ? options->weights : beside;
   const char* reason = "the artifact is damaged";
   void *first = NULL, *rest = NULL;
-  if (all > own && whole >= own) reason = map(path, &first, all);
+  if (all > own && whole >= own) reason = map(path, own, &first, all);
   if (first) {
     rest = (uint8_t*)first + own;
-    reason = map(weights, &rest, all - own);
+    reason = map(weights, all - own, &rest, all - own);
     if (!reason && memcmp((uint8_t*)first + whole, &end, sizeof end)) reason = "it is of another model, or damaged";
     if (reason) nacre_os_unmap(first, all);
   }
