@@ -107,9 +107,14 @@ void pack_case(const Case& the_case, const Program& captured, const formats::Art
     for (const auto& [input, after] : set.after_inputs)
       pack.line(fmt::format("after {} {}", input, pack.expected(after, found_in(set.after_inputs64, input), found_in(lowered.after_inputs, input))));
   }
-  std::string model;
-  formats::write_artifact(artifact, [&](std::span<const std::uint8_t> part) { model.append(reinterpret_cast<const char*>(part.data()), part.size()); });
-  write_file(folder / "model.nacre", model);
+  if (limits.apart && !artifact.weights.empty()) {
+    write_file(folder / "model.nacre.weights", [&](const Sink& weights) {
+      write_file(folder / "model.nacre", [&](const Sink& sink) { formats::write_artifact(artifact, sink, weights); });
+    });
+  } else {
+    write_file(folder / "model.nacre", [&](const Sink& sink) { formats::write_artifact(artifact, sink); });
+    std::filesystem::remove(folder / "model.nacre.weights");
+  }
   write_file(folder / "cases.txt", pack.text());
   write_file(folder / "cases.bin", pack.bytes());
 }

@@ -18,6 +18,7 @@ struct PackLimits {
   // precision's unit (2^-10 of TF32; the bound where PyTorch has no such operator), for which the program runs in it: on a processor,
   // whole models take minutes.
   bool bound = false;
+  bool apart = false;  // weights in a file of their own
 };
 
 void pack_case(const Case& the_case, const Program& captured, const formats::Artifact& artifact, const PackLimits& limits,

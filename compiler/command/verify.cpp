@@ -45,6 +45,7 @@ struct VerifyOptions {
   std::string precision = "fp32";
   std::string pack;
   bool pack_bound = false;
+  bool pack_apart = false;
   std::string emit = "artifact";
   unsigned jobs = 0;
   unsigned threads = 1;
@@ -124,7 +125,7 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     if (!options.pack.empty()) {
       verdict.stage = stage_name(Stage::artifact);
       entered(verdict.stage);
-      pack_case(the_case, pipeline.captured(), pipeline.model().artifact, {compile_options.precision, options.pack_bound},
+      pack_case(the_case, pipeline.captured(), pipeline.model().artifact, {compile_options.precision, options.pack_bound, options.pack_apart},
                 std::filesystem::path(options.pack) / std::filesystem::path(the_case.name).filename());
       verdict.passed = true;
       verdict.summary = "packed";
@@ -371,6 +372,7 @@ Action add_verify(CLI::App& app) {
       ->type_name("FOLDER");
   verb->add_flag("--pack-bound", options->pack_bound,
                  "with --pack and a precision below fp32: a bound of 24 units of its rounding instead of the rule, for which the program runs in it here");
+  verb->add_flag("--pack-apart", options->pack_apart, "with --pack: weights in a file of their own, as --weights of compile has them");
   verb->add_option("--emit", options->emit,
                    "what stands for the artifact: `artifact` (default) or a `static` library, as "
                    "nacre compile makes it")

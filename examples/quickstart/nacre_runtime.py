@@ -30,7 +30,7 @@ class _Buffer(ctypes.Structure):
 
 class _SessionOptions(ctypes.Structure):
     _fields_ = [("threads", c_uint32), ("executor", c_void_p), ("arena_bytes", c_size_t), ("fixed_memory", c_int),
-                ("profile", c_int), ("record_shapes", c_uint32)]
+                ("profile", c_int), ("record_shapes", c_uint32), ("cuda_stream", c_void_p), ("cuda_queued", c_int)]
 
 
 class _TensorInfo(ctypes.Structure):

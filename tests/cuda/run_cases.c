@@ -1,6 +1,8 @@
-// run_cases [--repeat N] [--profile] FOLDER...: runs packed cases (nacre verify --pack) on a GPU, compares, and says how long a call takes.
+// run_cases [--repeat N] [--profile] [--any] [--leave MIB] FOLDER...: runs packed cases (nacre verify --pack) on a GPU, compares, and says how long a call takes.
+// --any: on the processor, too, where the artifact has a variant for it and the GPU's memory does not do; not timed then. --leave: of that memory, only so
+// much is left to what follows.
 //
-// A folder has model.nacre, cases.bin and cases.txt, whose lines are
+// A folder has model.nacre (model.nacre.weights beside it with --pack-apart), cases.bin and cases.txt, whose lines are
 //   set NAME                                       one call; `continues`: in the session of the one before
 //   continues
 //   input DTYPE RANK SIZES... OFFSET BYTES
@@ -261,7 +263,26 @@ static void profile(const nacre_model* model, struct set* set, nacre_buffer* out
   nacre_session_destroy(session);
 }
 
+// Takes the device's memory until `left` bytes are free. Whether it has been done.
+static bool take_memory(size_t left) {
+  const struct nacre_cuda_driver* d = nacre_cuda_driver();
+  CUdevice device;
+  CUcontext context, none;
+  size_t all = 0;
+  if (!d || d->cuDeviceGet(&device, 0) || d->cuDeviceTotalMem(&all, device) || d->cuDevicePrimaryCtxRetain(&context, device)) return false;
+  d->cuCtxPushCurrent(context);
+  // What can be had is found by halves; then `left` of it is given back.
+  CUdeviceptr p = 0, room = 0;
+  if (d->cuMemAlloc(&room, left)) return false;
+  for (size_t size = all; size >= (size_t)1 << 20; size /= 2)
+    while (!d->cuMemAlloc(&p, size)) continue;
+  d->cuMemFree(room);
+  d->cuCtxPopCurrent(&none);
+  return true;
+}
+
 int main(int argc, char** argv) {
+  uint32_t on = NACRE_DEVICE_CUDA;
   int repeat = 0, good = 0, all = 0, sets_good = 0, sets_all = 0;
   bool show_profile = false;
   for (int a = 1; a < argc; ++a) {
@@ -273,23 +294,32 @@ int main(int argc, char** argv) {
       show_profile = true;
       continue;
     }
+    if (!strcmp(argv[a], "--any")) {
+      on = NACRE_DEVICE_ANY;
+      continue;
+    }
+    if (!strcmp(argv[a], "--leave")) {
+      if (!take_memory((size_t)atoll(argv[++a]) << 20)) return fprintf(stderr, "the device's memory cannot be taken\n"), 2;
+      continue;
+    }
     const char* folder = argv[a];
     const char* name = strrchr(folder, '/') ? strrchr(folder, '/') + 1 : folder;
-    size_t text_size, size, model_size;
+    char path[1024];
+    size_t text_size, size;
+    snprintf(path, sizeof path, "%s/model.nacre", folder);
     char* text = read_file(folder, "cases.txt", &text_size);
     contents = read_file(folder, "cases.bin", &size);
-    uint8_t* bytes = read_file(folder, "model.nacre", &model_size);
     ++all;
-    if (!text || !contents || !bytes) {
+    if (!text || !contents) {
       printf("FAIL %s: cannot be read\n", name);
       continue;
     }
     nacre_model* model = NULL;
     nacre_session* session = NULL;
     nacre_error error;
-    nacre_open_options open_options = {.device = NACRE_DEVICE_CUDA};
+    nacre_open_options open_options = {.device = on};
     double opened = now_us();
-    nacre_status status = nacre_model_open_memory(bytes, model_size, &open_options, &model, &error);
+    nacre_status status = nacre_model_open(path, &open_options, &model, &error);
     if (!status) status = nacre_session_make(model, NULL, NULL, 0, &session);
     opened = now_us() - opened;
     if (status) {
@@ -333,7 +363,7 @@ int main(int argc, char** argv) {
       if (!set_good) printf("  %s %s: %s\n", name, set.name, why);
       sets_good += set_good;
       passed = passed && set_good;
-      if (repeat && there.call < 0 && !status) there = time_there(model, session, &set, outputs, output_count, repeat);
+      if (repeat && on == NACRE_DEVICE_CUDA && there.call < 0 && !status) there = time_there(model, session, &set, outputs, output_count, repeat);
       if (show_profile && !profiled && !status) {
         profiled = true;
         profile(model, &set, outputs, output_count);
@@ -344,13 +374,12 @@ int main(int argc, char** argv) {
     }
     good += passed;
     if (!passed || repeat)
-      printf("%s %s: worst %.2f of the limit; open %.0f us, first call %.0f us, call %.1f us, queued %.1f us (host %.1f us)\n", passed ? "good" : "FAIL", name, worst, opened,
+      printf("%s %s: variant %u, worst %.2f of the limit; open %.0f us, first call %.0f us, call %.1f us, queued %.1f us (host %.1f us)\n", passed ? "good" : "FAIL", name, nacre_session_variant(session), worst, opened,
              first_us, there.call, there.queued, there.host);
     nacre_session_destroy(session);
     nacre_model_close(model);
     free(text);
     free(contents);
-    free(bytes);
     fflush(stdout);
   }
   printf("%d of %d cases, %d of %d calls\n", good, all, sets_good, sets_all);

@@ -304,5 +304,18 @@ def nothing():
     return Nothing(), {"set_0": [(noise(0, 3),)]}, None
 
 
+class Tall(nn.Module):
+    """The most rows that it takes need more memory than there is: 16 bytes a row between its kernels."""
+
+    def forward(self, x):
+        sums = x.cumsum(0)
+        return (sums * sums.flip(0)).sum(0)
+
+
+def tall():
+    return Tall(), {"set_0": [(noise(50, 4),)], "also_0": [(noise(1, 4),)]}, ({0: Dim("rows", max=2**36)},)
+
+
 CASES = {"complex_numbers": complex_numbers, "bits": bits, "spectra": spectra, "any_length": any_length, "algebra": algebra, "conditions": conditions,
-         "grouped": grouped, "edges": edges, "halves": halves, "pooling": pooling, "sees_nothing": sees_nothing, "attention_operands": attention_operands, "float64": float64, "nothing": nothing}
+         "grouped": grouped, "edges": edges, "halves": halves, "pooling": pooling, "sees_nothing": sees_nothing, "attention_operands": attention_operands, "float64": float64, "nothing": nothing,
+         "tall": tall}

@@ -23,7 +23,8 @@ class Error(ctypes.Structure):
 
 
 class OpenOptions(ctypes.Structure):
-    _fields_ = [("verify_data", ctypes.c_int), ("imports", P), ("import_count", SIZE), ("hide_features", ctypes.c_uint64), ("device", U32)]
+    _fields_ = [("verify_data", ctypes.c_int), ("imports", P), ("import_count", SIZE), ("hide_features", ctypes.c_uint64), ("device", U32),
+                ("weights", ctypes.c_char_p)]
 
 
 class SessionOptions(ctypes.Structure):
