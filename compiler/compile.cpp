@@ -209,6 +209,7 @@ void want_memory(formats::Variant& variant, const formats::Artifact& artifact) {
 CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const std::vector<const Target*>& targets, const CompileOptions& options) {
   std::vector<PackedImage> images;
   std::vector<Source> sources;
+  std::vector<std::string> questions;
   uint32_t kernel_count = 0;
   for (const Target* target : targets) {
     Kernels kernels;
@@ -221,6 +222,11 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const st
         if (form.target == target)
           for (uint32_t& kernel : form.kernel_of) kernel += kernel_count;
     kernel_count += static_cast<uint32_t>(kernels.sources.size());
+    questions.resize(kernel_count);
+    for (const EntryForms& entry : entries)
+      for (const Form& form : entry.forms)
+        for (size_t i = 0; form.target == target && i < form.kernels.size(); ++i)
+          if (!form.kernels[i].question.empty()) questions[form.kernel_of[i]] = form.kernels[i].question;
     dump(options, "6-kernels", targets.size() > 1 ? target->name : "", ".cpp", [&] {
       std::string text;
       for (const Source& source : kernels.sources) text += source.text + "\n";
@@ -272,6 +278,7 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const st
   result.arena_texts = std::move(arena_texts);
   result.kinds = std::move(kinds);
   result.sources = std::move(sources);
+  result.questions = std::move(questions);
   result.assumed_limits = {assumed.begin(), assumed.end()};
   return result;
 }
@@ -479,7 +486,15 @@ std::vector<HostTensor> run_on_host(const LoopProgram& program, const std::map<s
 CompiledModel compile(std::vector<Method> methods, const CompileOptions& options) {
   if (!options.library.empty())
     for (Method& method : methods) method.overlap.reset();  // a library's inputs lie apart
-  const std::vector<const Target*> targets = find_targets(options.target);
+  std::vector<const Target*> targets = find_targets(options.target);
+  std::vector<Target> with_decisions;
+  if (options.decisions) {
+    for (const Target* target : targets) {
+      with_decisions.push_back(*target);
+      with_decisions.back().decisions = options.decisions.get();
+    }
+    for (size_t i = 0; i < targets.size(); ++i) targets[i] = &with_decisions[i];
+  }
   if (!options.library.empty()) {
     if (targets.size() > 1) fail(ErrorKind::user, "a static library is for one target");
     if (targets[0]->compute_capability) fail(ErrorKind::user, "a static library is for a processor, and {} is a GPU", targets[0]->name);

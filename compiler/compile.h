@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ struct CompileOptions {
   // Bytes that code, weights and tables may take together: of compile_into_flash (flash.h) alone.
   std::optional<int64_t> flash_limit;
   bool small_code = false;  // kernels compiled for size
+  // What takes the place of what cost models choose (tuning.h); null: nothing does.
+  std::shared_ptr<Decisions> decisions;
   // What is being done, and how far: `done` of `total` (0: not counted).
   std::function<void(const std::string& what, size_t done, size_t total)> progress;
   // Receives the product of each layer: a file name that sorts in the order of the pipeline, and its text.
@@ -65,6 +68,7 @@ struct CompiledModel {
   std::vector<std::string> assumed_limits;         // sizes that depend on data and may be kSizeLimit at most, for lack of another limit
   std::vector<std::vector<VariantKind>> kinds;     // of each entry's variants
   std::vector<Source> sources;                     // of the kernels, for a library
+  std::vector<std::string> questions;              // of each kernel, or empty: KernelSource::question
 };
 
 // Entries share weights by content, state by name, and kernels by code.

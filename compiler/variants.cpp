@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "compiler/run.h"
 #include "compiler/support/hash.h"
 #include "compiler/toolchain/cache.h"
 
@@ -69,26 +68,6 @@ HostTensor repeated(const HostTensor& sample, const std::vector<int64_t>& shape)
   return result;
 }
 
-// One variant in the real runtime, ready to be called again and again.
-class Racer {
- public:
-  Racer(const formats::Artifact& artifact, uint32_t entry, const std::vector<HostTensor>& inputs)
-      : bytes_(artifact_memory(artifact)), model_(RuntimeModel::open(bytes_, "a variant")), session_(model_, {}), call_(session_.prepare(entry, inputs)) {}
-
-  double run() {  // nanoseconds
-    nacre_session_reset(session_.get());
-    const auto start = std::chrono::steady_clock::now();
-    session_.run(call_);
-    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
-  }
-
- private:
-  AlignedBytes bytes_;
-  RuntimeModel model_;
-  RuntimeSession session_;
-  RuntimeSession::Call call_;
-};
-
 // What a measurement depends on: the code of both variants, and the shapes.
 std::string race_key(const formats::Artifact& artifact, uint32_t entry, size_t variant, size_t general, const std::vector<HostTensor>& inputs) {
   std::string key = "race 1";
@@ -104,6 +83,26 @@ std::string race_key(const formats::Artifact& artifact, uint32_t entry, size_t v
 }
 
 }  // namespace
+
+namespace {
+
+nacre_session_options session_options(bool profile) {
+  nacre_session_options options{};
+  options.profile = profile;
+  return options;
+}
+
+}  // namespace
+
+Racer::Racer(const formats::Artifact& artifact, uint32_t entry, const std::vector<HostTensor>& inputs, bool profile)
+    : bytes_(artifact_memory(artifact)), model_(RuntimeModel::open(bytes_, "a variant")), session_(model_, session_options(profile)), call_(session_.prepare(entry, inputs)) {}
+
+double Racer::run() {
+  nacre_session_reset(session_.get());
+  const auto start = std::chrono::steady_clock::now();
+  session_.run(call_);
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+}
 
 std::vector<Candidate> propose_variants(const Graph& graph, const Target& target) {
   constexpr size_t kMostSymbols = 3;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/graph/specialize.h"
+#include "compiler/run.h"
 #include "formats/writer.h"
 #include "targets/target.h"
 
@@ -26,6 +27,20 @@ std::optional<std::vector<HostTensor>> fit_samples(const Program& program, const
 
 // The artifact as if one variant were all that the entry has.
 formats::Artifact variant_alone(const formats::Artifact& artifact, uint32_t entry, size_t variant);
+
+// An artifact in the real runtime, ready to be called again and again, each time from the initial state.
+class Racer {
+ public:
+  Racer(const formats::Artifact& artifact, uint32_t entry, const std::vector<HostTensor>& inputs, bool profile = false);
+  double run();  // nanoseconds
+  nacre_session* session() const { return session_.get(); }
+
+ private:
+  AlignedBytes bytes_;
+  RuntimeModel model_;
+  RuntimeSession session_;
+  RuntimeSession::Call call_;
+};
 
 // How many times as fast as variant `general` this one is on the given inputs, on this machine. The answer is kept in the cache, so that the next compilation decides alike.
 double measure_gain(const formats::Artifact& artifact, uint32_t entry, size_t variant, size_t general,

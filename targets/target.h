@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "targets/decisions.h"
+
 namespace nacre {
 
 struct Target {
@@ -28,6 +30,10 @@ struct Target {
   // machines; for firmware, that of qemu-system with a board. Empty: it does not know such a processor.
   std::vector<std::string> emulator;
 
+  Decisions* decisions = nullptr;  // null: cost models choose alone
+
+  // Decisions::choose.
+  size_t choose(const std::string& question, const std::vector<std::string>& choices) const { return decisions ? decisions->choose(name + ": " + question, choices) : 0; }
   int vector_floats() const { return vector_bytes / 4; }
   // Vectors in a panel of packed weights: at most, and best for `columns` columns. The kernel library's default_nv().
   int max_panel_vectors() const { return registers == 32 ? 4 : registers == 16 ? 3 : 1; }

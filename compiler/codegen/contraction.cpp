@@ -177,7 +177,9 @@ void Emitter::matmul() {
     k.out.line("gemm<{}>({}, {}, {}, {}, {}, {}, {}, scratch, {}, {},", c.panel_vectors, sized(m.extent), sized(n.extent), sized(kk.extent),
                at(0, a.base), sized(a.strides[0]), sized(a.strides[1]), b_text, thread, threads);
   } else {
-    const std::string nv_text = n.extent.constant() ? fmt::format("default_nv({})", *n.extent.constant()) : std::to_string(k.target.panel_vectors(1 << 20));
+    const std::vector<int> panels = panels_for(n.extent.constant().value_or(1 << 20), k.target);
+    const size_t chosen = k.target.choose(tile_question(c), panel_choices(panels));
+    const std::string nv_text = n.extent.constant() && chosen == 0 ? fmt::format("default_nv({})", *n.extent.constant()) : std::to_string(panels[chosen]);
     needs_scratch(gemm_ab_scratch(k.target, n.extent, kk.extent), fmt::format("gemm_ab_scratch<{}>", nv_text), {m.extent, n.extent, kk.extent});
     k.out.line("gemm_ab<{}>({}, {}, {}, {}, {}, {}, {}, {}, {}, scratch, {}, {},", nv_text, sized(m.extent), sized(n.extent),
                sized(kk.extent), at(0, a.base), sized(a.strides[0]), sized(a.strides[1]), at(1, b.base), sized(b.strides[0]),
@@ -336,6 +338,37 @@ void Emitter::recurrent() {
 
 }  // namespace
 
+std::string tile_question(const Contraction& c) {
+  const auto sizes = [](const auto& list, const auto& extent) {
+    std::string text;
+    for (const auto& e : list) text += (text.empty() ? "" : "x") + (extent(e).constant() ? std::to_string(*extent(e).constant()) : "*");
+    return text;
+  };
+  const auto loops = [&](const std::vector<LoopVar>& list) { return sizes(list, [](const LoopVar& loop) { return loop.extent; }); };
+  const auto numbers = [&](const std::vector<Expr>& list) { return sizes(list, [](const Expr& e) { return e; }); };
+  if (c.kind == ContractionKind::matmul) return fmt::format("matmul {}{}", loops(c.loops), c.form == ContractionForm::direct ? " of two activations" : "");
+  return fmt::format("{} {} by {} to {}, stride {}, padding {}, dilation {}, groups {}{}", c.kind == ContractionKind::conv ? "conv" : "conv_transpose", loops(c.operand_loops[0]),
+                     loops(c.operand_loops[1]), loops(c.loops), numbers(c.stride), numbers(c.padding), numbers(c.dilation), numbers({c.groups}),
+                     c.form == ContractionForm::planar ? ", planar" : "");
+}
+
+std::vector<int> panels_for(int64_t columns, const Target& target) {
+  const auto padded = [&](int vectors) {
+    const int64_t width = int64_t{vectors} * target.vector_floats();
+    return (columns + width - 1) / width * width;
+  };
+  std::vector<int> panels{target.panel_vectors(columns)};
+  for (int vectors = target.max_panel_vectors(); vectors > 0; --vectors)
+    if (vectors != panels[0] && 2 * padded(vectors) < 3 * padded(panels[0])) panels.push_back(vectors);
+  return panels;
+}
+
+std::vector<std::string> panel_choices(const std::vector<int>& panels) {
+  std::vector<std::string> choices;
+  for (int vectors : panels) choices.push_back(fmt::format("panel {}", vectors));
+  return choices;
+}
+
 bool epilogue_fits(const LoopProgram& program, const Group& group, const Target& target) {
   KernelContext context{program, group, target, {}, {}, {}, {}};
   const Nest& nest = group.nests[0];
@@ -346,6 +379,8 @@ bool epilogue_fits(const LoopProgram& program, const Group& group, const Target&
 
 void emit_contraction(KernelContext& context) {
   Emitter e(context);
+  const bool has_panels = e.c.panel_vectors > 0 || (e.c.kind == ContractionKind::matmul && e.c.form == ContractionForm::direct);
+  if (has_panels) context.kernel.question = context.target.name + ": " + tile_question(e.c);
   switch (e.c.kind) {
     case ContractionKind::matmul: e.matmul(); break;
     case ContractionKind::conv: e.conv(false); break;

@@ -22,6 +22,7 @@ struct KernelSource {
   bool serial = false;            // one thread only
   bool team = false;              // uses the barrier inside
   std::vector<Provenance> where;  // a data error's `which` is an index into it
+  std::string question;           // that measurements can answer better than a cost model (targets/decisions.h); empty: none
 
   // Of a device's kernel: `body` begins with the parameters.
   struct Launch {

@@ -27,6 +27,7 @@
 #include "compiler/support/file.h"
 #include "compiler/support/print.h"
 #include "compiler/support/target.h"
+#include "compiler/tuning.h"
 #include "formats/costs.h"
 #include "formats/writer.h"
 
@@ -53,6 +54,8 @@ struct CompileCommand {
   std::string precision = "fp32";
   std::string emit = "artifact";
   std::string dump;
+  std::string tuning;
+  bool tune = false;
   unsigned threads = 0;
   bool no_check = false;
   bool no_cache = false;
@@ -198,11 +201,29 @@ LibraryFiles library_files(const std::string& output) {
   return {base.string() + ".o", base.string() + ".h", identifier(base.filename().string())};
 }
 
+// Decisions of the file that is named, and, with --tune, of this machine, which go there, too.
+std::optional<TuningReport> take_decisions(const CompileCommand& command, const std::vector<Method>& methods, CompileOptions& options) {
+  if (!command.tune && command.tuning.empty()) return std::nullopt;
+  options.decisions = std::make_shared<Decisions>();
+  if (!command.tuning.empty() && !(command.tune && !fs::exists(command.tuning))) *options.decisions = parse_decisions(read_file(command.tuning), command.tuning);
+  if (!command.tune) return std::nullopt;
+  const TuningReport report = tune(methods, options);
+  if (!command.tuning.empty()) write_file(command.tuning, print(*options.decisions));
+  return report;
+}
+
+void print_tuning(const std::optional<TuningReport>& report) {
+  if (!report) return;
+  fmt::print("  tuned    {} of {} shapes measured are faster otherwise than the cost models have it, which lose {:.1f}% (geometric mean)\n", report->changed, report->measured,
+             100 * (report->loss - 1));
+  if (!report->left_out.empty()) fmt::print("  untuned  {}: not for this machine\n", joined(report->left_out));
+}
+
 // The last part of `nacre compile --emit static`.
 int finish_library(const CompileCommand& command, const std::vector<NamedProgram>& programs,
                    const std::vector<Program>& captured,
                    const CompiledModel& model, const StaticLibrary& library, Progress& progress,
-                   Clock::time_point start) {
+                   const std::optional<TuningReport>& tuned, Clock::time_point start) {
   const LibraryFiles files = library_files(command.artifact);
   std::vector<std::string> checks;
   for (std::uint32_t e = 0; e < programs.size(); ++e) {
@@ -223,6 +244,7 @@ int finish_library(const CompileCommand& command, const std::vector<NamedProgram
   fmt::print("  weights  {}\n", bytes_text(static_cast<std::uint64_t>(library.data_bytes)));
   fmt::print("  state    {}\n", bytes_text(static_cast<std::uint64_t>(library.plan.state_bytes)));
   fmt::print("  arena    {}\n", bytes_text(static_cast<std::uint64_t>(library.plan.arena_bytes)));
+  print_tuning(tuned);
   for (std::size_t e = 0; e < programs.size(); ++e) {
     fmt::print("  {}\n", library.signatures[e].text());
     fmt::print("  stack    {}\n", bytes_text(static_cast<std::uint64_t>(library.stack_bytes[e])));
@@ -265,6 +287,7 @@ int compile_command(const CompileCommand& command) {
   } else {
     expect_writable(command.artifact);
     if (!command.weights.empty()) expect_writable(command.weights);
+    if (command.tune && !command.tuning.empty()) expect_writable(command.tuning);
     if (std::error_code code; command.weights == command.artifact || fs::equivalent(command.weights, command.artifact, code))
       fail(ErrorKind::user, "{} cannot be artifact and weights at once", command.artifact);
   }
@@ -291,6 +314,7 @@ int compile_command(const CompileCommand& command) {
     functional.graph = frontend().functionalize(captured.back().graph);
     methods.push_back(make_method(p.entry, std::move(functional), captured.back().graph));
   }
+  const std::optional<TuningReport> tuned = take_decisions(command, methods, options);
   StaticLibrary library;
   std::vector<std::string> from;
   for (const NamedProgram& p : programs) from.push_back(fs::path(p.path).filename().string());
@@ -309,7 +333,7 @@ int compile_command(const CompileCommand& command) {
     make(model, options);
   }
   if (!options.library.empty())
-    return finish_library(command, programs, captured, model, library, progress, start);
+    return finish_library(command, programs, captured, model, library, progress, tuned, start);
   std::vector<std::vector<std::string>> checks;
   for (std::uint32_t e = 0; e < programs.size(); ++e) {
     if (command.no_check) {
@@ -335,6 +359,7 @@ int compile_command(const CompileCommand& command) {
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   fmt::print("{}: {} in {:.1f} s\n", command.artifact, bytes_text(sizes.file), seconds);
   print_figures(model, sizes, checks);
+  print_tuning(tuned);
   for (const Program& program : captured)
     for (const std::string& line : program.narrowed) fmt::print("  narrowed {}\n", line);
   for (const std::string& size : model.assumed_limits)
@@ -403,6 +428,8 @@ Action add_compile(CLI::App& app) {
                    "fp32 (default), tf32, fp16 or bf16: what a GPU keeps between kernels, and matrices of weights; sums stay float32. "
                    "tf32 keeps float32, and rounds what it multiplies to 11 bits")
       ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}));
+  verb->add_flag("--tune", command->tune, "measure on this machine what cost models choose otherwise; with --tuning, decisions are added to the file");
+  verb->add_option("--tuning", command->tuning, "a file of decisions that --tune has made, here or on another machine")->type_name("FILE");
   verb->add_option("--threads", command->threads, "kernels compiled at the same time; default: 2")
       ->check(CLI::Range(1, 1024));
   verb->add_option("--dump", command->dump,

@@ -29,8 +29,10 @@
 #include "compiler/command/stages.h"
 #include "compiler/command/verbs.h"
 #include "compiler/support/error.h"
+#include "compiler/support/file.h"
 #include "compiler/support/target.h"
 #include "compiler/toolchain/toolchain.h"
+#include "compiler/tuning.h"
 
 namespace nacre {
 namespace {
@@ -43,6 +45,8 @@ struct VerifyOptions {
   std::string stage;
   std::string target = "native";
   std::string precision = "fp32";
+  std::string tuning;
+  std::shared_ptr<Decisions> decisions;  // of that file
   std::string pack;
   bool pack_bound = false;
   bool pack_apart = false;
@@ -114,6 +118,7 @@ Verdict verify_case(const std::string& path, const VerifyOptions& options, const
     compile_options.target = options.target;
     compile_options.precision = precision_named(options.precision);
     if (options.emit == "static") compile_options.library = "model";
+    compile_options.decisions = options.decisions;
     compile_options.use_cache = !options.no_cache;
     compile_options.jobs = options.jobs > 1 ? 1 : 2;
     for (const std::vector<std::string>& texts : {options.variants, the_case.variants})
@@ -325,6 +330,7 @@ std::vector<Verdict> verify_all(const VerifyOptions& options) {
 
 int verify(VerifyOptions options) {
   if (!options.stage.empty()) stage_of(options.stage, kRunStages);
+  if (!options.tuning.empty()) options.decisions = std::make_shared<Decisions>(parse_decisions(read_file(options.tuning), options.tuning));
   if (options.jobs == 0) {
     cpu_set_t set;
     options.jobs = ::sched_getaffinity(0, sizeof set, &set) == 0
@@ -367,6 +373,7 @@ Action add_verify(CLI::App& app) {
   verb->add_option("--target", options->target, "of the artifact; default: native");
   verb->add_option("--precision", options->precision, "as in compile")
       ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}));
+  verb->add_option("--tuning", options->tuning, "as in compile")->type_name("FILE");
   verb->add_option("--pack", options->pack,
                    "instead of running them: compile, and write what a machine without PyTorch needs to run and judge them (tests/cuda)")
       ->type_name("FOLDER");

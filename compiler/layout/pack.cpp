@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "compiler/codegen/contraction.h"
 #include "compiler/support/error.h"
 #include "compiler/support/hash.h"
 
@@ -90,9 +91,14 @@ BufferId Packer::pack(const Operand& from, const std::string& form, const std::v
   return id;
 }
 
+int Packer::panel_vectors(const Contraction& c, int64_t columns) const {
+  const std::vector<int> panels = panels_for(columns, target_);
+  return panels[target_.choose(tile_question(c), panel_choices(panels))];
+}
+
 void Packer::matmul(Contraction& c) {
   const LoopVar n = c.loops[c.loops.size() - 2], k = c.loops.back();
-  c.panel_vectors = target_.panel_vectors(constant(n.extent));
+  c.panel_vectors = panel_vectors(c, constant(n.extent));
   const int64_t nr = c.panel_vectors * target_.vector_floats(), panels = ceil_to(constant(n.extent), nr) / nr;
   const Expr column = var("p") * nr + var("r");
   Region region{{{"p", Expr(panels)}, {"k", k.extent}, {"r", Expr(nr)}}, 0, {}, {less(column, n.extent)}};
@@ -106,7 +112,7 @@ void Packer::conv(Contraction& c) {
   const std::vector<LoopVar>& w = c.operand_loops[1];
   const int64_t groups = constant(c.groups), oc = constant(w[0].extent) / groups, ic = constant(w[1].extent);
   const int64_t kh = w.size() == 4 ? constant(w[2].extent) : 1, kw = constant(w.back().extent);
-  c.panel_vectors = target_.panel_vectors(oc);
+  c.panel_vectors = panel_vectors(c, oc);
   const int64_t nr = c.panel_vectors * target_.vector_floats(), panels = ceil_to(oc, nr) / nr;
   const Expr channel = var("p") * nr + var("r");
   Region region{{{"g", Expr(groups)}, {"p", Expr(panels)}, {"y", Expr(kh)}, {"x", Expr(kw)}, {"c", Expr(ic)}, {"r", Expr(nr)}}, 0, {}, {less(channel, Expr(oc))}};
@@ -124,7 +130,7 @@ void Packer::conv_transpose(Contraction& c) {
   const int64_t groups = constant(c.groups), ic = constant(w[0].extent) / groups, oc = constant(w[1].extent);
   const int64_t kh = flat ? 1 : constant(w[2].extent), kw = constant(w.back().extent);
   const int64_t sy = flat ? 1 : constant(c.stride[0]), sx = constant(c.stride.back());
-  c.panel_vectors = target_.panel_vectors(oc);
+  c.panel_vectors = panel_vectors(c, oc);
   const int64_t nr = c.panel_vectors * target_.vector_floats(), panels = ceil_to(oc, nr) / nr;
   std::vector<Region> regions;
   int64_t offset = 0;

@@ -36,6 +36,7 @@ class Packer {
     std::vector<Expr> at;              // in the original weight
     std::vector<Expr> when;            // zero elsewhere
   };
+  int panel_vectors(const Contraction& c, int64_t columns) const;
   BufferId pack(const Operand& from, const std::string& form, const std::vector<Region>& regions, int64_t elements);
 
   LoopProgram& program_;

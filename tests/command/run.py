@@ -583,6 +583,36 @@ def test_weights_in_a_file_of_their_own(bench):
     assert not (folder / "f.nacre").exists() and not (folder / "f.w").exists()
 
 
+def test_what_was_measured_is_kept_and_used(bench):
+    case, folder = bench.case("ds_cnn"), bench.folder()
+    tuned, again, plain, file = folder / "tuned.nacre", folder / "again.nacre", folder / "plain.nacre", folder / "ds_cnn.tuning"
+    done = bench.works("compile", case / "model.pt2", "-o", tuned, "--tune", "--tuning", file)
+    assert "tuned" in done.out, str(done)
+    lines = file.read_text().splitlines()
+    assert lines and all(": " in line and " = panel " in line and "# us: " in line for line in lines), lines
+    measured = file.read_bytes()
+    bench.works("compile", case / "model.pt2", "-o", again, "--tuning", file)
+    assert again.read_bytes() == tuned.read_bytes()
+    # Nothing is left to be measured, and decisions of other programs stay.
+    file.write_bytes(measured + b"x86-64-v2: matmul 1x2x3 = panel 1  # by hand\n")
+    done = bench.works("compile", case / "model.pt2", "-o", again, "--tune", "--tuning", file)
+    assert "0 of 0 shapes" in done.out and "x86-64-v2: matmul 1x2x3 = panel 1  # by hand\n" in file.read_text(), str(done)
+    # Other decisions, other kernels; the same results.
+    file.write_text(re.sub(r" = panel (\d)", lambda found: f" = panel {'2' if found[1] == '1' else '1'}", measured.decode()))
+    bench.works("compile", case / "model.pt2", "-o", plain, "--tuning", file)
+    assert plain.read_bytes() != tuned.read_bytes()
+    bench.works("verify", case, "--stage", "artifact", "--tuning", file)
+    other = folder / "other.nacre"
+    file.write_text("x86-64-v3: matmul 1x2x3\n")
+    for verb in (("compile", case / "model.pt2", "-o", other), ("verify", case)):
+        bench.refuses(*verb, "--tuning", file, says=(f"{file}:1: ", "TARGET: WHAT = CHOICE"))
+    bench.refuses("compile", case / "model.pt2", "-o", other, "--tuning", folder / "none", says=("none", "No such file"))
+    bench.refuses("compile", case / "model.pt2", "-o", other, "--tune", "--tuning", folder / "no" / "none", says=("none", "no folder"))
+    foreign = "cortex-a78ae" if platform.machine() == "x86_64" else "x86-64-v3"
+    bench.refuses("compile", case / "model.pt2", "-o", other, "--tune", "--target", foreign, says=(foreign, "--tuning FILE"))
+    assert not other.exists()
+
+
 def test_the_gpu_bench_prepares_and_carries(bench):
     """What a machine with a GPU measures is compiled on one without, and taken there without the weights that it makes again."""
     scripts, packs, there, archive = ROOT / "tests" / "bench" / "gpu", bench.folder(), bench.folder(), bench.folder() / "packs.tar.xz"
