@@ -265,6 +265,19 @@ def attention_operands():
     return AttentionOperands(), {"set_0": [tuple(noise(2, 1, 8, 16) for _ in range(4))]}, None
 
 
+class AttentionDepths(nn.Module):
+    """Attention of so many rows that a block of a GPU takes 64 of them, in depths that are no powers of two."""
+
+    def forward(self, q, k, v):
+        attention = nn.functional.scaled_dot_product_attention
+        q, k, v = q * 0.5, k + q, v - q
+        return attention(q, k, v), attention(q[..., :80], k[..., :80], v[..., :80])
+
+
+def attention_depths():
+    return AttentionDepths(), {"set_0": [tuple(noise(128, 1, 33, 112) for _ in range(3))]}, None
+
+
 class Float64(nn.Module):
     """Sums, products of matrices and special functions in float64; a scan, a squeeze and a slice over a size that varies."""
 
@@ -317,5 +330,6 @@ def tall():
 
 
 CASES = {"complex_numbers": complex_numbers, "bits": bits, "spectra": spectra, "any_length": any_length, "algebra": algebra, "conditions": conditions,
-         "grouped": grouped, "edges": edges, "halves": halves, "pooling": pooling, "sees_nothing": sees_nothing, "attention_operands": attention_operands, "float64": float64, "nothing": nothing,
+         "grouped": grouped, "edges": edges, "halves": halves, "pooling": pooling, "sees_nothing": sees_nothing, "attention_operands": attention_operands,
+         "attention_depths": attention_depths, "float64": float64, "nothing": nothing,
          "tall": tall}

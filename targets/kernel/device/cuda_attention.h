@@ -30,22 +30,26 @@ NACRE_INLINE float power_of_two(float x) {
   return y;
 }
 
-// Pieces of 8 elements to shared memory as 16-bit floats; zeros from nowhere. `to` and `from` of each of kCount.
-template <bool kBFloat, int kCount, class To, class From>
-NACRE_INLINE void copy_pieces(To to, From from) {
+// Pieces of 8 elements to shared memory as 16-bit floats; zeros from nowhere. `to` and `from` of each of kCount that is there.
+template <bool kBFloat, int kCount, class To, class From, class There>
+NACRE_INLINE void copy_pieces(To to, From from, There there) {
   using T = decltype(from(0));
   if constexpr (sizeof(*static_cast<T>(nullptr)) == 2) {
-    NACRE_UNROLL for (int i = 0; i < kCount; ++i) copy_later(to(i), from(i));
+    NACRE_UNROLL for (int i = 0; i < kCount; ++i) {
+      if (there(i)) copy_later(to(i), from(i));
+    }
   } else {
     Piece<float> pieces[kCount];
     NACRE_UNROLL for (int i = 0; i < kCount; ++i) {
-      const float* const there = from(i);
-      pieces[i] = load_piece_if(there != nullptr, there);
+      const float* const place = from(i);
+      pieces[i] = load_piece_if(place != nullptr, place);
     }
-    NACRE_UNROLL for (int i = 0; i < kCount; ++i)
+    NACRE_UNROLL for (int i = 0; i < kCount; ++i) {
+      if (!there(i)) continue;
       asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to(i)), "r"(packed<kBFloat>(pieces[i][0], pieces[i][1])), "r"(packed<kBFloat>(pieces[i][2], pieces[i][3])),
                    "r"(packed<kBFloat>(pieces[i][4], pieces[i][5])), "r"(packed<kBFloat>(pieces[i][6], pieces[i][7]))
                    : "memory");
+    }
   }
 }
 
@@ -79,10 +83,12 @@ NACRE_INLINE void attention_half(I batches, I s, I t, float scale, float nothing
       const auto column = [&](int i) { return (thread + i * kThreads) % kColumns * 8; };
       const auto place = [&](uint32_t at) { return [=](int i) { return at + (row(i) * kPitch + column(i)) * 2; }; };
       const auto key = [&](int i) { return I(first + step) * kStep + row(i); };
-      constexpr int kCount = kStep * kColumns / kThreads;
+      // The last round of a depth that is no power of two may have fewer pieces than threads.
+      constexpr int kTilePieces = kStep * kColumns, kCount = (kTilePieces + kThreads - 1) / kThreads;
+      const auto is_there = [&](int i) { return kTilePieces % kThreads == 0 || i % kCount < kCount - 1 || thread + i % kCount * kThreads < kTilePieces; };
       // Both at once, since what is float32 is in registers on its way.
       const auto both = [&](int i) { return i < kCount ? (key(i) < t ? k(batch, key(i), I(column(i))) : nullptr) : key(i - kCount) < t ? v(batch, key(i - kCount), I(column(i - kCount))) : nullptr; };
-      copy_pieces<kBFloat, 2 * kCount>([&](int i) { return i < kCount ? place(at_k)(i) : place(at_v)(i - kCount); }, both);
+      copy_pieces<kBFloat, 2 * kCount>([&](int i) { return i < kCount ? place(at_k)(i) : place(at_v)(i - kCount); }, both, is_there);
     };
     __syncthreads();
     for (int i = thread; i < kRows * kColumns; i += kThreads) {
