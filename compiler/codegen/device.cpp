@@ -331,11 +331,11 @@ class Emitter {
     launch_.blocks = min(launch_.blocks, Expr(1024));
   }
 
-  // Whether indices need 64 bits.
+  // Whether indices need 64 bits: also where they stand after the last step, which is as wide as the grid.
   bool wide() const {
     const auto large = [&](const Expr& e) {
       const Interval range = interval(e, k_.program.symbols);
-      return range.max == kUnbounded || range.max >= (int64_t{1} << 31) - (int64_t{1} << 21);
+      return range.max == kUnbounded || range.max > (int64_t{1} << 31) - kMostBlocks * kBlock;
     };
     for (BufferId b : k_.kernel.buffers)
       if (large(simplify(elements_of(k_.program[b]), k_.program.symbols))) return true;
