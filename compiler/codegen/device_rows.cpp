@@ -152,7 +152,8 @@ KernelSource::Launch emit_device_recurrent(KernelContext& k) {
   const auto units = simplify(hidden, facts).constant();
   const auto tile = units ? choose_recurrent_tile(lstm ? 4 : 3, *units, k.target) : std::nullopt;
   if (tile) {
-    if (k.program[c.operands[w_hh].buffer].kind != BufferKind::weight) k.out.line("await_previous();");
+    const auto is_computed = [&](size_t i) { return i < c.operands.size() && c.operands[i].buffer >= 0 && k.program[c.operands[i].buffer].kind != BufferKind::weight; };
+    if (is_computed(w_hh) || (!lstm && is_computed(b_hh))) k.out.line("await_previous();");
     k.out.line("recurrent_in_cluster<{}, {}, {}, {}, {}, {}, {}>(cell);", lstm, c.reverse, *units, tile->blocks, tile->units, tile->held, tile->shared);
     KernelSource::Launch launch{512, simplify(min(max(batch, Expr(1)), Expr(multiprocessors_of(k.target) / tile->blocks)) * tile->blocks, facts), {}};
     launch.shared_bytes = static_cast<int>(tile->shared_bytes);

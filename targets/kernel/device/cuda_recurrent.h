@@ -79,7 +79,7 @@ NACRE_INLINE float next_of(const float* in, const float* sums, const float* bias
 
 // By clusters of kBlocks blocks of 512 threads. A warp has kUnits units (a power of two, 8 at most), of the rows of whose gates it keeps
 // kHeld in registers and kShared in dynamic shared memory, 64 * kShared * (kHidden rounded up to 32) bytes; the others it reads in
-// each step. Weights are read before the kernels ahead are done.
+// each step. Weights and a bias are read before the kernels ahead are done.
 template <bool kLstm, bool kReverse, int kHidden, int kBlocks, int kUnits, int kHeld, int kShared>
 NACRE_INLINE void recurrent_in_cluster(const Recurrent& s) {
   using namespace detail;
