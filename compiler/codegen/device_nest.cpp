@@ -323,7 +323,7 @@ void NestEmitter::emit_pieces(const std::string& along, const std::string& first
   load_pieces(first);
   if (epilogue) out.open("return [=](const float (&values)[8]) {{");
   for (size_t i = 0; i < nest_.stores.size(); ++i)
-    if (nest_.stores[i].mode == StoreMode::assign && is_piece(nest_.stores[i].buffer, store_address_[i])) out.line("{} s{};", piece_type(nest_.stores[i].buffer), i);
+    if (nest_.stores[i].mode == StoreMode::assign && is_piece(nest_.stores[i].buffer, store_address_[i])) out.line("{} {};", piece_type(nest_.stores[i].buffer), stored_piece(i));
   lanes();
   for (int i : reduces) {
     const Scalar& s = nest_.code[static_cast<size_t>(i)];
@@ -338,7 +338,7 @@ void NestEmitter::emit_pieces(const std::string& along, const std::string& first
   facts[first] = facts_.at(along);
   for (size_t i = 0; i < nest_.stores.size(); ++i)
     if (nest_.stores[i].mode == StoreMode::assign && is_piece(nest_.stores[i].buffer, store_address_[i]))
-      out.line("store_piece({} + {}, s{});", context_.pointer(nest_.stores[i].buffer), cpp(store_address_[i].substitute({{along, Expr::symbol(first)}}), facts), i);
+      out.line("store_piece({} + {}, {});", context_.pointer(nest_.stores[i].buffer), cpp(store_address_[i].substitute({{along, Expr::symbol(first)}}), facts), stored_piece(i));
   if (width > 1) out.close();
   if (epilogue) out.close("};");
   pieces_.clear();

@@ -96,7 +96,7 @@ void NestEmitter::emit_in_registers(int width, int64_t pieces, std::map<std::str
   load_pieces("first");
   const auto in_piece = [&](size_t i) { return nest_.stores[i].mode == StoreMode::assign && reduced_.empty() && is_piece(nest_.stores[i].buffer, store_address_[i]); };
   for (size_t i = 0; i < nest_.stores.size(); ++i)
-    if (in_piece(i)) out.line("{} s{};", piece_type(nest_.stores[i].buffer), i);
+    if (in_piece(i)) out.line("{} {};", piece_type(nest_.stores[i].buffer), stored_piece(i));
   out.open("NACRE_UNROLL for (int lane = 0; lane < {}; ++lane) {{", kPiece);
   out.line("[[maybe_unused]] const isize {} = first + lane;", along);
   open_.insert(along);
@@ -110,7 +110,7 @@ void NestEmitter::emit_in_registers(int width, int64_t pieces, std::map<std::str
   out.close();
   for (size_t i = 0; i < nest_.stores.size(); ++i)
     if (in_piece(i))
-      out.line("store_piece({} + {}, s{});", context_.pointer(nest_.stores[i].buffer), cpp(store_address_[i].substitute({{along, Expr::symbol("first")}}), facts_), i);
+      out.line("store_piece({} + {}, {});", context_.pointer(nest_.stores[i].buffer), cpp(store_address_[i].substitute({{along, Expr::symbol("first")}}), facts_), stored_piece(i));
   if (guarded) out.close();
   out.close();
   open_ = outside;

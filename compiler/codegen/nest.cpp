@@ -490,7 +490,7 @@ void NestEmitter::emit_stores() {
     // Lanes go to one element only where there is but one lane.
     std::string value = varies(from) ? v(from) + "[0]" : v(from);
     const bool in_piece = !pieces_.empty() && s.mode == StoreMode::assign && is_piece(s.buffer, store_address_[i]);
-    const std::string place = in_piece ? fmt::format("s{}[lane]", i) : fmt::format("{}[{}]", p, in_row(s.buffer, s.at) ? row_element_ : at);
+    const std::string place = in_piece ? stored_piece(i) + "[lane]" : fmt::format("{}[{}]", p, in_row(s.buffer, s.at) ? row_element_ : at);
     const std::string old = buffer.dtype == NACRE_bf16 ? fmt::format("from_bfloat16({})", place) : place;
     switch (s.mode) {
       case StoreMode::assign: break;

@@ -110,6 +110,7 @@ class NestEmitter {
   void open_pieces(const std::string& along, const std::string& begin, const std::string& step);
   std::string sum_type(int reduce) const;
   std::string piece_type(BufferId buffer) const;
+  static std::string stored_piece(size_t store) { return "stored" + std::to_string(store); }  // symbols are called s0, s1, ...
   void load_pieces(const std::string& first, const std::vector<LoopVar>& at_once = {});
   bool is_piece(BufferId buffer, const Expr& address) const;
   std::string row_key(size_t load) const;
