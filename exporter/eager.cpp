@@ -70,9 +70,10 @@ std::vector<c10::IValue> narrow_variance(const Node& node, const c10::FunctionSc
     return at ? arguments.at(static_cast<size_t>(*at)) : c10::IValue();
   };
   const at::Tensor x = arguments.at(0).toTensor();
-  std::vector<bool> is_reduced(static_cast<size_t>(x.dim()), given("dim").isNone() || given("dim").toIntVector().empty());
+  const int64_t rank = std::max<int64_t>(x.dim(), 1);  // a number has a dim that can be named
+  std::vector<bool> is_reduced(static_cast<size_t>(rank), given("dim").isNone() || given("dim").toIntVector().empty());
   if (!given("dim").isNone())
-    for (int64_t d : given("dim").toIntVector()) is_reduced[static_cast<size_t>(d < 0 ? d + x.dim() : d)] = true;
+    for (int64_t d : given("dim").toIntVector()) is_reduced[static_cast<size_t>(d < 0 ? d + rank : d)] = true;
   std::vector<int64_t> order, sizes;
   int64_t count = 1;
   for (const bool reduced : {false, true})

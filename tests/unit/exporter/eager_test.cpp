@@ -1,5 +1,6 @@
 #include "exporter/eager.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -92,6 +93,23 @@ TEST(Eager, NarrowVarianceRoundsLikeFloat32) {
   const std::vector<HostTensor> results = run_eager(graph, {}, {x}, OracleType::narrow);
   EXPECT_EQ(results.at(0).shape, std::vector<int64_t>{1});
   EXPECT_EQ(results.at(1).as<float>()[0], 0x1p24F / 3);
+}
+
+TEST(Eager, NarrowVarianceOfANumberAlongItsDim) {
+  std::byte* bytes = nullptr;
+  const HostTensor x = make_tensor(NACRE_f64, {}, &bytes);
+  *reinterpret_cast<double*>(bytes) = 2.5;
+  for (const char* dim : {"-1", "0"}) {
+    const Graph graph = parse_graph(fmt::format(R"(graph forward captured {{
+  input %x: f64[] user "x"
+  %variance: f64[], %mean: f64[] = aten.var_mean.correction(%x, dim=[{}], correction=0)
+  output %variance user "[0]"
+  output %mean user "[1]"
+}})", dim));
+    const std::vector<HostTensor> results = run_eager(graph, {}, {x}, OracleType::narrow);
+    EXPECT_EQ(results.at(0).as<float>()[0], 0);
+    EXPECT_EQ(results.at(1).as<float>()[0], 2.5F);
+  }
 }
 
 }  // namespace
