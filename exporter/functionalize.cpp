@@ -89,7 +89,7 @@ class Functionalizer {
     aliases_[static_cast<size_t>(captured)] = a;
   }
   void write(ValueId captured, ValueId contents);
-  // The views that lead to a value from where the first of them expands; none where none does.
+  // The views that lead to a value from where the first of them expands; none where none does. None of them changes elements.
   std::vector<ViewStep> views_of_an_expansion(ValueId captured) const;
   // `node` with its arguments named by the values that they are.
   Node canonical(Node node) const {
@@ -200,7 +200,9 @@ std::vector<ViewStep> Functionalizer::views_of_an_expansion(ValueId captured) co
   for (ValueId id = resolve(captured);;) {
     const Alias& a = aliases_[static_cast<size_t>(id)];
     if (a.node == nullptr || one_of(base_name(a.node->op), {"as_strided", "as_strided_"})) return found;
-    chain.insert(chain.begin(), {canonical(*a.node), a.output, a.parent});
+    const ViewStep step{canonical(*a.node), a.output, a.parent};
+    if (changes_elements(in_, step)) return found;
+    chain.insert(chain.begin(), step);
     if (is_expansion(in_, *a.node)) found = chain;
     id = resolve(a.parent);
   }

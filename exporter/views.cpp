@@ -77,6 +77,11 @@ bool is_expansion(const Graph& captured, const Node& node) {
          product(captured[node.outputs[0]].shape) != product(captured[first_tensor(node)].shape);
 }
 
+bool changes_elements(const Graph& captured, const ViewStep& view) {
+  return view.node.op == "aten.view.dtype" || captured[view.node.outputs[view.output]].dtype != captured[view.parent].dtype ||
+         one_of(base_name(view.node.op), {"_neg_view", "conj", "_conj", "adjoint", "mH", "matrix_H"});
+}
+
 ValueId write_by_position(const Graph& captured, const std::vector<ViewStep>& views, ValueId base, ValueId part,
                           Emitter& emitter, const std::function<Argument(const Argument&)>& other) {
   const Value& whole = captured[views.front().parent];

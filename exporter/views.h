@@ -48,8 +48,11 @@ struct ViewStep {
 // Whether the node's view has elements that share memory.
 bool is_expansion(const Graph& captured, const Node& node);
 
+// Whether its elements are not those of its parent: negated, say, or their bits as another type.
+bool changes_elements(const Graph& captured, const ViewStep& view);
+
 // New contents of `base`, when the contents of the last of `views`, each a view of what the one before it gives, become
-// `part`: what the views do to the positions 0, 1, 2, ... says where each element belongs.
+// `part`: what the views, none of which changes elements, do to the positions 0, 1, 2, ... says where each element belongs.
 ValueId write_by_position(const Graph& captured, const std::vector<ViewStep>& views, ValueId base, ValueId part,
                           Emitter& emitter, const std::function<Argument(const Argument&)>& other);
 

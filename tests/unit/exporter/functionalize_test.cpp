@@ -75,6 +75,30 @@ TEST(Functionalize, WritesOneElementOfAnExpansion) {  // x.expand(2, 3)[:, 1:2] 
                {ramp({2, 1})});
 }
 
+TEST(Functionalize, WritesTheNegativeOfOneElementOfAnExpansion) {
+  expect_equal(R"(graph forward captured {
+    input %x: f32[2, 1] user "x"
+    %wide: f32[2, 3] strides [1, 0] = aten.expand.default(%x, size=[2, 3])
+    %part: f32[2, 1] strides [1, 0] = aten.slice.Tensor(%wide, dim=1, start=1, end=2)
+    %less: f32[2, 1] strides [1, 0] = aten._neg_view.default(%part)
+    %sum: f32[2, 1] strides [1, 0] = aten.add_.Tensor(%less, other=1)
+    output %wide user
+  })",
+               {ramp({2, 1})});
+}
+
+TEST(Functionalize, RefusesOneElementOfTheNegativeOfAnExpansion) {
+  const Graph captured = parse_graph(R"(graph forward captured {
+    input %x: f32[2, 1] user "x"
+    %wide: f32[2, 3] strides [1, 0] = aten.expand.default(%x, size=[2, 3])
+    %less: f32[2, 3] strides [1, 0] = aten._neg_view.default(%wide)
+    %part: f32[2, 1] strides [1, 0] = aten.slice.Tensor(%less, dim=1, start=1, end=2)
+    %sum: f32[2, 1] strides [1, 0] = aten.add_.Tensor(%part, other=1)
+    output %x input_mutation "x"
+  })");
+  EXPECT_THROW(functionalize(captured), Error);
+}
+
 TEST(Functionalize, RefusesTwoElementsThatShareMemory) {
   const Graph captured = parse_graph(R"(graph forward captured {
     input %x: f32[2, 1] user "x"
