@@ -390,6 +390,9 @@ def main():
                     continue
                 del running[key]
                 (scratch / "workers" / str(process.pid)).unlink(missing_ok=True)
+                for other in running.values() if process.returncode else []:  # which this one, if it ended alone, has left stopped
+                    with contextlib.suppress(OSError):
+                        os.killpg(other.pid, signal.SIGCONT)
                 lines = [line for line in process.stdout.read().splitlines() if line.startswith("{")]
                 if not lines:
                     last = (scratch / "{}-{}-{}.log".format(*key)).read_text().strip().split("\n")[-1][:200]

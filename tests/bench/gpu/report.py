@@ -72,8 +72,8 @@ def single_kernels(results):
         if "nacre" not in each:
             continue
         if r["model"].startswith("gemm"):
-            rate, what, other = 2 * 4096**3 / each["nacre"] / 1e6, "TFLOP/s", min(each[c] for c in ("eager", "compile") if c in each)
-            share = f"{other / each['nacre']:.0%} of cuBLAS ({other:.1f} us)"
+            rate, what, other = 2 * 4096**3 / each["nacre"] / 1e6, "TFLOP/s", min((each[c] for c in ("eager", "compile") if c in each), default=None)
+            share = f"{other / each['nacre']:.0%} of cuBLAS ({other:.1f} us)" if other else ""
         elif r["model"].startswith("gemv"):
             rate, what = 2 * 4096**2 / each["nacre"] / 1e3, "GB/s"
             share = f"{rate / limits['read_gbs']:.0%} of the read bandwidth" + (f"; PyTorch {min(v for k, v in each.items() if k != 'nacre'):.1f} us" if len(each) > 1 else "")
