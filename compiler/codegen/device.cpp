@@ -300,6 +300,7 @@ class Emitter {
   // Local buffers: one element in a register, longer ones in shared memory if that is known to be enough, else in scratch.
   void place_locals(int width) {
     const int teams = std::max(1, launch_.threads / width);
+    const int64_t room = std::min<int64_t>(kSharedBytes, block_shared_of(k_.target) - launch_.shared_bytes - kFoldBytes);
     int64_t shared = 0;
     Expr scratch = 0;
     std::vector<std::pair<std::string, std::string>> in_scratch;  // pointers, and where they begin
@@ -316,7 +317,7 @@ class Emitter {
           k_.out.line("{} {}[{}];", type, name, row_elements_);
         } else if (count && (*count <= 1 || (width == 1 && *count <= kPrivateElements))) {
           k_.out.line("{} {}[{}];", type, name, std::max<int64_t>(1, *count));
-        } else if (count && width > 1 && shared + *count * size * teams <= kSharedBytes) {
+        } else if (count && width > 1 && shared + *count * size * teams <= room) {
           shared += *count * size * teams;
           k_.out.line("__shared__ {} {}_all[{}][{}];", type, name, teams, *count);
           k_.out.line("{}* const {} = {}_all[threadIdx.x / {}];", type, name, name, width);

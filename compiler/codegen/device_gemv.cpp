@@ -64,7 +64,7 @@ std::optional<NestEmitter::MatrixVector> NestEmitter::matrix_vector() const {
   if (found.rows * found.terms * 16 / found.each < kLeastBytes) return std::nullopt;
   if (found.terms > kMostGemvPieces * 512 * found.each) return std::nullopt;
   // The sums of a block's rows lie in its shared memory, too.
-  if (choose_gemv_tile(found.rows, found.terms, found.each, context_.target).shared_bytes > block_shared_of(context_.target)) return std::nullopt;
+  if (choose_gemv_tile(found.rows, found.terms, found.each, context_.target).shared_bytes + kFoldBytes > block_shared_of(context_.target)) return std::nullopt;
   return found;
 }
 

@@ -12,6 +12,9 @@ KernelSource::Launch emit_device_recurrent(KernelContext& k);
 // Whether attention runs on tensor cores; otherwise it has to be loops.
 bool attention_fits(const LoopProgram& program, const Group& group, const Target& target);
 
+// Of a block's shared memory, what sums over its threads take (nacre/cuda_team.h), at most.
+constexpr int kFoldBytes = 2048;
+
 // Whether a lone nest multiplies a matrix with one vector, in the way that has a tile.
 bool is_matrix_vector(const LoopProgram& program, const Group& group, const Target& target);
 
