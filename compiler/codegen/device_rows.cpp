@@ -84,14 +84,15 @@ struct RecurrentTile {
 
 // The smallest cluster whose registers take all weights, or the largest.
 std::optional<RecurrentTile> choose_recurrent_tile(int64_t gates, int64_t hidden, const Target& target) {
-  constexpr int64_t kWarps = 16, kWords = 64, kMostUnits = 8, kMostBlocks = 16, kShared = 200 * 1024;  // words of weights that a thread keeps
+  constexpr int64_t kWarps = 16, kWords = 64, kMostUnits = 8, kShared = 200 * 1024;  // words of weights that a thread keeps
   if (target.compute_capability < 90) return std::nullopt;
+  const int64_t most_blocks = target.compute_capability == 90 ? 16 : 8;  // every device with clusters has 8
   const int64_t terms = (hidden + 31) / 32;
-  for (int64_t blocks = 1; blocks <= kMostBlocks; blocks *= 2) {
+  for (int64_t blocks = 1; blocks <= most_blocks; blocks *= 2) {
     RecurrentTile tile{blocks, 1};
     while (tile.units * kWarps * blocks < hidden) tile.units *= 2;
     const int64_t rows = gates * tile.units;
-    if (tile.units > kMostUnits || terms > kWords || (rows * terms > kWords && blocks < kMostBlocks)) continue;
+    if (tile.units > kMostUnits || terms > kWords || (rows * terms > kWords && blocks < most_blocks)) continue;
     tile.held = std::min(rows, kWords / terms);
     const int64_t row_bytes = 4 * 32 * terms * kWarps;
     tile.shared = std::min(rows - tile.held, kShared / row_bytes);
