@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/cpp.h"
 #include "compiler/codegen/nest.h"
+#include "compiler/layout/winograd.h"
 #include "compiler/loops/address.h"
 #include "compiler/support/error.h"
 
@@ -268,6 +269,13 @@ void Emitter::conv(bool transposed) {
         k.out.close("});");
         k.out.out();
         return;
+      }
+      if (c.winograd) {
+        const int m = c.winograd;
+        const Expr channels = simplify(ic, facts), tiles = simplify(xs[0].extent * ceildiv(extent(kept, 2, 0), m) * ceildiv(extent(kept, 2, 1), m), facts);
+        needs_scratch(winograd_scratch(k.target, m, c.panel_vectors, *channels.constant(), tiles), fmt::format("winograd_scratch<{}, Winograd{}>", c.panel_vectors, m), {channels, tiles});
+        k.out.line("conv_winograd<{}, Winograd{}>(Conv{{{}}}, {}, {}, scratch, thread, threads,", c.panel_vectors, m, fields, in, weights);
+        break;
       }
       k.out.line("{}<{}>(Conv{{{}}}, {}, {}, scratch, thread, threads,", transposed ? "conv_transposed" : "conv", c.panel_vectors, fields, in, weights);
     }

@@ -1,8 +1,11 @@
 #include "compiler/layout/pack.h"
 
+#include <tuple>
+
 #include <fmt/format.h>
 
 #include "compiler/codegen/contraction.h"
+#include "compiler/layout/winograd.h"
 #include "compiler/support/error.h"
 #include "compiler/support/hash.h"
 
@@ -96,6 +99,17 @@ int Packer::panel_vectors(const Contraction& c, int64_t columns) const {
   return panels[target_.choose(tile_question(c), panel_choices(panels))];
 }
 
+void Packer::choose_way(Contraction& c, int64_t oc) {
+  const std::vector<int> direct = panels_for(oc, target_);
+  std::vector<std::pair<int, int>> ways;  // outputs of Winograd's algorithm, vectors of a panel
+  std::vector<std::string> names;
+  for (int outputs : winograd_choices(c, target_)) {
+    for (int vectors : outputs ? std::vector<int>{winograd_panel_vectors(oc, target_)} : direct) ways.emplace_back(outputs, vectors);
+    for (const std::string& name : outputs ? std::vector<std::string>{fmt::format("winograd {}", outputs)} : panel_choices(direct)) names.push_back(name);
+  }
+  std::tie(c.winograd, c.panel_vectors) = ways[target_.choose(tile_question(c), names)];
+}
+
 void Packer::matmul(Contraction& c) {
   const LoopVar n = c.loops[c.loops.size() - 2], k = c.loops.back();
   c.panel_vectors = panel_vectors(c, constant(n.extent));
@@ -112,7 +126,7 @@ void Packer::conv(Contraction& c) {
   const std::vector<LoopVar>& w = c.operand_loops[1];
   const int64_t groups = constant(c.groups), oc = constant(w[0].extent) / groups, ic = constant(w[1].extent);
   const int64_t kh = w.size() == 4 ? constant(w[2].extent) : 1, kw = constant(w.back().extent);
-  c.panel_vectors = panel_vectors(c, oc);
+  choose_way(c, oc);
   const int64_t nr = c.panel_vectors * target_.vector_floats(), panels = ceil_to(oc, nr) / nr;
   const Expr channel = var("p") * nr + var("r");
   Region region{{{"g", Expr(groups)}, {"p", Expr(panels)}, {"y", Expr(kh)}, {"x", Expr(kw)}, {"c", Expr(ic)}, {"r", Expr(nr)}}, 0, {}, {less(channel, Expr(oc))}};

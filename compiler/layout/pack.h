@@ -37,6 +37,8 @@ class Packer {
     std::vector<Expr> when;            // zero elsewhere
   };
   int panel_vectors(const Contraction& c, int64_t columns) const;
+  // Sets a convolution's algorithm and panel_vectors.
+  void choose_way(Contraction& c, int64_t oc);
   BufferId pack(const Operand& from, const std::string& form, const std::vector<Region>& regions, int64_t elements);
 
   LoopProgram& program_;

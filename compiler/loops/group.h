@@ -138,6 +138,7 @@ struct Contraction {
   bool tf32 = false;                   // of a device: factors may be rounded to 11 bits
   ContractionForm form = ContractionForm::undecided;
   int panel_vectors = 0;               // packed, planar: vectors a panel of packed weights
+  int winograd = 0;                    // packed: by Winograd's algorithm, so many rows and columns of the result at a time; 0: not
   int64_t copied_rows = 0;             // planar: rows of the result for which the image is copied at a time; 0: as many as caches take
   std::vector<BufferId> results;       // lstm, gru: y, h[, c], written by the contraction itself; the others hand each
                                        // result to the epilogue, which stores it

@@ -209,10 +209,13 @@ std::vector<Candidate> candidates_of(const LoopProgram& program, int64_t most_ba
   return result;
 }
 
-// Convolutions that copy pieces of their image do that a row of the result at a time, in the least scratch.
-LoopProgram copying_one_row(LoopProgram program) {
-  for (Group& group : program.groups)
-    if (group.contraction && group.contraction->form == ContractionForm::planar) group.contraction->copied_rows = 1;
+// Convolutions that copy pieces of their image do that a row of the result at a time, and none keeps transformed pieces.
+LoopProgram with_least_scratch(LoopProgram program) {
+  for (Group& group : program.groups) {
+    if (!group.contraction) continue;
+    if (group.contraction->form == ContractionForm::planar) group.contraction->copied_rows = 1;
+    group.contraction->winograd = 0;
+  }
   return program;
 }
 
@@ -260,7 +263,7 @@ Fitted fit_memory(const LoopProgram& program, const FitOptions& options, const C
     };
     attempt(write_in_place(from));
     attempt(write_in_place(order_for_memory(from)));
-    if (!fits(best)) attempt(copying_one_row(best.program));
+    if (!fits(best)) attempt(with_least_scratch(best.program));
     return best;
   };
   const bool straight = std::none_of(program.groups.begin(), program.groups.end(), [](const Group& g) { return g.control.has_value(); });

@@ -110,23 +110,11 @@ def conv(level, size, ic, oc, kernel, stride=1, pad=None, groups=1, batch=1, pla
                 2 * batch * oh * ow * oc * icg * kh * kw)
 
 
-def winograd_filters(m):
-    """G of the kernel library's winograd_points.h"""
-    if m == 2:
-        return torch.tensor([[-1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], dtype=torch.float64)
-    a, b = 11 / 16, 23 / 16
-    fa, fb = 2 * a * a * (a * a - b * b), 2 * b * b * (b * b - a * a)
-    rows = [[1 / (a * a * b * b), 0, 0]] + [[1 / f, p / f, p * p / f] for p, f in ((a, fa), (-a, fa), (b, fb), (-b, fb))] + [[0, 0, 1]]
-    return torch.tensor(rows, dtype=torch.float64)
-
-
-def winograd(level, size, ic, oc, m, batch=1):
-    nv = panel_vectors(level, oc)
-    g = winograd_filters(m)
+def winograd(level, size, ic, oc, m, batch=1, nv=None):
+    nv = nv or min(2, panel_vectors(level, oc))
     x = torch.randn(batch, ic, size, size).contiguous(memory_format=torch.channels_last)
     weight, bias = torch.randn(oc, ic, 3, 3), torch.randn(oc)
-    u = torch.einsum("ia,ocab,jb->ijoc", g, weight.double(), g).float()
-    packed = torch.stack([pack_panels(u[i, j], nv * VECTOR[level]) for i in range(m + 2) for j in range(m + 2)]).contiguous()
+    packed = pack_panels(weight.permute(0, 2, 3, 1).reshape(oc, -1), nv * VECTOR[level])
     out = torch.zeros(batch, size, size, oc)
     c = (lambda v: f"C<{v}>{{}}")
     body = f"""conv_winograd<{nv}, Winograd{m}>(Conv{{.batch = {c(batch)}, .h = {c(size)}, .w = {c(size)}, .ic = {c(ic)}, .oc = {c(oc)}, .groups = C<1>{{}},
@@ -137,7 +125,7 @@ def winograd(level, size, ic, oc, m, batch=1):
           if (lanes == VL) store(p, relu(v + load(in[2] + c)));
           else store_part(p, relu(v + load_part(in[2] + c, lanes)), lanes); }});"""
     wt = weight.contiguous(memory_format=torch.channels_last)
-    return Case(f"winograd F{m} {size}x{size} {ic}->{oc}{f' b{batch}' if batch > 1 else ''}", body, [x.permute(0, 2, 3, 1), packed, bias], out,
+    return Case(f"winograd F{m} {size}x{size} {ic}->{oc}{f' b{batch}' if batch > 1 else ''} nv{nv}", body, [x.permute(0, 2, 3, 1), packed, bias], out,
                 lambda: F.relu_(F.conv2d(x, wt, bias, 1, 1)),
                 lambda: F.relu(F.conv2d(x.double(), weight.double(), bias.double(), 1, 1)).permute(0, 2, 3, 1),
                 2 * batch * size * size * oc * ic * 9, scratch=1 << 23)

@@ -1,4 +1,3 @@
-#include "targets/kernel/winograd_points.h"
 #include "tests/unit/targets/kernel_test.h"
 
 namespace nacre::test {
@@ -185,25 +184,6 @@ TEST(Conv, ConstantSizes) {
     }
 }
 
-// U = G g GT for each pair of channels, [T * T][ceil(oc / nr)][ic][nr].
-template <class Scheme>
-Floats winograd_weights(const Case& t, int64_t nr) {
-  constexpr int T = Scheme::kTile;
-  const int64_t plane = ceil_div(t.c.oc, nr) * t.c.ic * nr;
-  Floats result(T * T * plane);
-  for (int i = 0; i < T; ++i)
-    for (int j = 0; j < T; ++j) {
-      const Floats one = pack_panels(t.c.oc, t.c.ic, nr, [&](int64_t c, int64_t o) {
-        double sum = 0;
-        for (int y = 0; y < 3; ++y)
-          for (int x = 0; x < 3; ++x) sum += Scheme::kG[i][y] * Scheme::kG[j][x] * double{t.weight(0, o, y, x, c)};
-        return static_cast<float>(sum);
-      });
-      for (int64_t l = 0; l < plane; ++l) result[(i * T + j) * plane + l] = one[l];
-    }
-  return result;
-}
-
 TEST(Conv, Winograd) {
   for (const Level& level : levels()) {
     unsigned seed = 1;
@@ -216,8 +196,7 @@ TEST(Conv, Winograd) {
             const int nv = out == 2 ? 2 : 1;
             const int64_t nr = nv * level.kernels->vector_floats;
             const Case t(nv, conv_call(1 + seed % 2, h, 5 + seed % 7, seed % 3 == 0 ? 48 : 16, oc, 1, 3, 3, 1, 1, pad, pad, 1, 1), seed);
-            t.check(level.name + " winograd", t.c, level.kernels->winograd_scratch(out, nv, t.c), t.in,
-                    out == 2 ? winograd_weights<nk::Winograd2>(t, nr) : winograd_weights<nk::Winograd4>(t, nr),
+            t.check(level.name + " winograd", t.c, level.kernels->winograd_scratch(out, nv, t.c), t.in, t.packed(nr),
                     [&](const ConvCall& c) { level.kernels->winograd(out, nv, c); });
             if (HasFatalFailure()) return;
           }

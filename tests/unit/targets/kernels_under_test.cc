@@ -146,7 +146,7 @@ i64 winograd_scratch_any(int out, int nv, const ConvCall& c) {
   i64 size = 0;
   with_scheme(out, nv, [&](auto v, auto scheme) {
     const i64 m = decltype(scheme)::kOut, tiles = c.batch * ceil_div(c.oh, m) * ceil_div(c.ow, m);
-    size = winograd_scratch<decltype(v)::value, decltype(scheme)>(c.ic, c.oc, tiles);
+    size = winograd_scratch<decltype(v)::value, decltype(scheme)>(c.ic, tiles);
   });
   return size;
 }
