@@ -28,6 +28,8 @@ bool has_tile(const LoopProgram& program, const Contraction& c) {
   if (c.kind == ContractionKind::attention || compute_type(c.dtype) != NACRE_f32) return false;
   for (const Operand& o : c.operands)
     if (o.buffer >= 0 && compute_type(program[o.buffer].dtype) != NACRE_f32) return false;
+  const nacre_dtype a = program[c.operands[0].buffer].dtype, b = program[c.operands[1].buffer].dtype;
+  if (a != b && a != NACRE_f32 && b != NACRE_f32) return false;
   const auto size = [&](const Expr& e) { return typical(e, program.symbols); };
   if (c.kind == ContractionKind::matmul) return size(c.loops[c.loops.size() - 3].extent) >= kShortSide && size(c.loops[c.loops.size() - 2].extent) >= kShortSide;
   // Of single pixels it is a product, and as that.
@@ -37,6 +39,17 @@ bool has_tile(const LoopProgram& program, const Contraction& c) {
     taps = taps * c.operand_loops[1][i].extent;
   }
   return (size(places) >= kShortSide || !taps.is(1)) && size(floordiv(c.loops[1].extent, c.groups)) >= kShortSide;
+}
+
+// Do two products with the scores in memory pay? Where one side is short, or the scores are very many, rows by themselves are better.
+bool has_products(const LoopProgram& program, const Group& group) {
+  constexpr double kShortSide = 8, kMostScores = 1 << 26;
+  const Contraction& c = *group.contraction;
+  if (c.kind != ContractionKind::attention || c.written_out || c.operands.size() > 4 || !group.outer.empty() || group.nests[0].reduced > 0) return false;
+  for (const Operand& o : c.operands)
+    if (o.buffer >= 0 && compute_type(program[o.buffer].dtype) != NACRE_f32) return false;
+  const auto size = [&](size_t loop) { return static_cast<double>(typical(c.loops[loop].extent, program.symbols)); };
+  return size(2) >= kShortSide && size(3) >= kShortSide && size(4) >= kShortSide && size(0) * size(1) * size(2) * size(4) <= kMostScores;
 }
 
 // An epilogue that reduces is a group of its own.
@@ -57,6 +70,7 @@ std::vector<Group> as_kernels(LoopProgram& program, const Group& group, const Ta
     return parts;
   }
   if (group.contraction && group.contraction->kind == ContractionKind::attention && attention_fits(program, group, target)) return {group};
+  if (group.contraction && has_products(program, group)) return attention_as_products(program, group);
   if (group.contraction) return has_tile(program, *group.contraction) ? with_epilogue(program, group) : as_loops(program, group);
   if (group.nests.size() < 2 || !group.outer.empty() || group.serial || has_locals(program, group)) return {group};
   std::vector<Group> parts;

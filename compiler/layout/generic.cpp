@@ -164,6 +164,37 @@ Group conv_loops(const LoopProgram& program, const Group& group, bool transposed
   return result;
 }
 
+// A score: the sum over d of q k, times the scale, with the mask.
+int score(Code& code, const LoopProgram& program, const Contraction& c, int sum) {
+  const nacre_dtype dtype = code.nest.code[static_cast<size_t>(sum)].dtype;
+  int x = code.pointwise("mul", {sum, code.constant(c.scale, dtype)}, dtype);
+  if (c.operands.size() > 3 && c.operands[3].buffer >= 0)
+    x = code.pointwise("add", {x, code.load(program[c.operands[3].buffer], c.operands[3].buffer, c.operands[3].at)}, dtype);
+  if (c.causal) {
+    Scalar seen;
+    seen.op = ScalarOp::index;
+    seen.dtype = NACRE_bool_;
+    seen.expr = le(var(c.loops[4]), var(c.loops[2]));
+    x = code.pointwise("where", {code.add(seen), x, code.constant(-INFINITY, dtype)}, dtype);
+  }
+  return x;
+}
+
+// The greatest score of a row, 0 where it sees nothing.
+int greatest_of(Code& code, const Buffer& scores, BufferId id, const std::vector<Expr>& at) {
+  const nacre_dtype wide = compute_type(scores.dtype);
+  const int m = code.reduce("amax", code.load(scores, id, at));
+  const int sees_nothing = code.pointwise("eq", {m, code.constant(-INFINITY, wide)}, NACRE_bool_);
+  return code.pointwise("where", {sees_nothing, code.constant(0, wide), m}, wide);
+}
+
+// What is summed, over the sum of all; 0 where that is 0.
+int part_of_total(Code& code, int value, int total, nacre_dtype dtype) {
+  const int zero = code.constant(0, compute_type(dtype));
+  const int quotient = code.pointwise("div", {value, total}, dtype);
+  return code.pointwise("where", {code.pointwise("eq", {total, zero}, NACRE_bool_), zero, quotient}, dtype);
+}
+
 // softmax(q k^T * scale + mask) v for every row, the row of scores being local. A row that sees nothing is 0, as in PyTorch.
 Group attention_loops(LoopProgram& program, const Group& group) {
   const Contraction& c = *group.contraction;
@@ -183,17 +214,7 @@ Group attention_loops(LoopProgram& program, const Group& group) {
     code.nest.reduced = 1;
     const int q = code.load(program[c.operands[0].buffer], c.operands[0].buffer, c.operands[0].at);
     const int k = code.load(program[c.operands[1].buffer], c.operands[1].buffer, c.operands[1].at);
-    int x = code.reduce("sum", code.pointwise("mul", {q, k}, dtype));
-    x = code.pointwise("mul", {x, code.constant(c.scale, dtype)}, dtype);
-    if (c.operands.size() > 3 && c.operands[3].buffer >= 0)
-      x = code.pointwise("add", {x, code.load(program[c.operands[3].buffer], c.operands[3].buffer, c.operands[3].at)}, dtype);
-    if (c.causal) {
-      Scalar seen;
-      seen.op = ScalarOp::index;
-      seen.dtype = NACRE_bool_;
-      seen.expr = le(var(t), var(s));
-      x = code.pointwise("where", {code.add(seen), x, code.constant(-INFINITY, dtype)}, dtype);
-    }
+    const int x = score(code, program, c, code.reduce("sum", code.pointwise("mul", {q, k}, dtype)));
     code.nest.stores = {{scores, {var(t)}, x, StoreMode::assign}};
     result.nests.push_back(code.nest);
   }
@@ -201,10 +222,7 @@ Group attention_loops(LoopProgram& program, const Group& group) {
     Code code{{}, c.where};
     code.nest.loops = {t};
     code.nest.reduced = 1;
-    int m = code.reduce("amax", code.load(program[scores], scores, {var(t)}));
-    const nacre_dtype wide = compute_type(dtype);
-    const int sees_nothing = code.pointwise("eq", {m, code.constant(-INFINITY, wide)}, NACRE_bool_);
-    m = code.pointwise("where", {sees_nothing, code.constant(0, wide), m}, wide);
+    const int m = greatest_of(code, program[scores], scores, {var(t)});
     code.nest.stores = {{greatest, {}, m, StoreMode::assign}};
     result.nests.push_back(code.nest);
   }
@@ -229,9 +247,7 @@ Group attention_loops(LoopProgram& program, const Group& group) {
   const int p = code.load(program[scores], scores, {var(t)});
   const int v = code.load(program[c.operands[2].buffer], c.operands[2].buffer, c.operands[2].at);
   const int sum = code.reduce("sum", code.pointwise("mul", {p, v}, dtype));
-  const int whole = code.load(program[total], total, {}), zero = code.constant(0, compute_type(dtype));
-  int value = code.pointwise("div", {sum, whole}, dtype);
-  value = code.pointwise("where", {code.pointwise("eq", {whole, zero}, NACRE_bool_), zero, value}, dtype);
+  const int value = part_of_total(code, sum, code.load(program[total], total, {}), dtype);
   code.append(group.nests[0], renaming(group.nests[0].loops, {b, h, s, e}), value);
   result.nests.push_back(code.nest);
   return result;
@@ -251,6 +267,65 @@ std::vector<Group> as_loops(LoopProgram& program, const Group& group) {
   }
   throw Error(ErrorKind::unsupported, fmt::format("{} over {} has no kernel", c.where.op, nacre_dtype_name(c.dtype)),
               fmt::format("{}:{}, {}", c.where.file, c.where.line, c.where.module));
+}
+
+std::vector<Group> attention_as_products(LoopProgram& program, const Group& group) {
+  const Contraction& c = *group.contraction;
+  const LoopVar b = c.loops[0], h = c.loops[1], s = c.loops[2], e = c.loops[3], t = c.loops[4], d = c.loops[5];
+  const auto buffer = [&](const char* name, BufferKind kind, std::vector<Expr> shape) {
+    program.buffers.push_back({group.name + "." + name, kind, NACRE_f32, std::move(shape), {}, -1, {}});
+    return static_cast<BufferId>(program.buffers.size()) - 1;
+  };
+  const std::vector<Expr> all{b.extent, h.extent, s.extent, t.extent}, at{var(b), var(h), var(s), var(t)};
+  const BufferId scores = buffer("scores", BufferKind::temporary, all), parts = buffer("parts", BufferKind::temporary, all);
+  const BufferId greatest = buffer("greatest", BufferKind::local, {}), total = buffer("total", BufferKind::local, {});
+  const auto product = [&](const char* name, std::vector<LoopVar> loops, std::vector<Operand> operands) {
+    Group result;
+    result.name = group.name + "_" + name;
+    Contraction part;
+    part.loops = std::move(loops);
+    part.reduced = 1;
+    part.operands = std::move(operands);
+    part.dtype = NACRE_f32;
+    part.tf32 = c.tf32;
+    part.where = c.where;
+    result.contraction = std::move(part);
+    return result;
+  };
+  const auto epilogue = [&](std::vector<LoopVar> loops) {
+    Code code{{}, c.where};
+    code.nest.loops = std::move(loops);
+    Scalar sum;
+    sum.op = ScalarOp::accumulator;
+    sum.dtype = NACRE_f32;
+    code.add(sum);
+    return code;
+  };
+
+  Group first = product("scores", {b, h, s, t, d}, {c.operands[0], c.operands[1]});
+  Code scored = epilogue({b, h, s, t});
+  scored.nest.stores = {{scores, at, score(scored, program, c, 0), StoreMode::assign}};
+  first.nests = {scored.nest};
+
+  Group softmax;
+  softmax.name = group.name + "_softmax";
+  softmax.outer = {b, h, s};
+  const auto exponential = [&](Code& code) {
+    const int x = code.load(program[scores], scores, at), m = code.load(program[greatest], greatest, {});
+    return code.pointwise("exp", {code.pointwise("sub", {x, m}, NACRE_f32)}, NACRE_f32);
+  };
+  Code most{{}, c.where}, sum{{}, c.where}, divided{{}, c.where};
+  for (Code* code : {&most, &sum, &divided}) code->nest.loops = {t};
+  most.nest.reduced = sum.nest.reduced = 1;
+  most.nest.stores = {{greatest, {}, greatest_of(most, program[scores], scores, at), StoreMode::assign}};
+  sum.nest.stores = {{total, {}, sum.reduce("sum", exponential(sum)), StoreMode::assign}};
+  const int own = exponential(divided);
+  divided.nest.stores = {{parts, at, part_of_total(divided, own, divided.load(program[total], total, {}), NACRE_f32), StoreMode::assign}};
+  softmax.nests = {most.nest, sum.nest, divided.nest};
+
+  Group last = product("values", {b, h, s, e, t}, {{parts, at}, c.operands[2]});
+  last.nests = {group.nests[0]};
+  return {first, softmax, last};
 }
 
 std::vector<Group> split_epilogue(LoopProgram& program, const Group& group) {
