@@ -163,8 +163,8 @@ void fit(Form& form, const CompileOptions& options) {
 
 // Fused loops -> laid out, with packed weights, places in memory and the text of kernels.
 void finish_form(Form& form, const EntryTables& entry, PackedWeights& packed, const CompileOptions& options) {
-  if (form.target->compute_capability) form.program = fuse_for_device(std::move(form.program));
-  if (form.target->compute_capability && options.precision != Precision::fp32) {
+  if (form.target->compute_capability) {
+    form.program = fuse_for_device(std::move(form.program));
     choose_orders(form.program);
     take_patches(form.program, form.weights);
     lower_precision(form.program, form.weights, options.precision);

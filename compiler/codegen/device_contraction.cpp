@@ -1,4 +1,4 @@
-// Matrix products and convolutions of a device: calls of the tile in nacre/cuda_gemm.h with operands and epilogue as lambdas.
+// Matrix products and convolutions of a device: calls of the tile in nacre/cuda_mma.h with operands and epilogue as lambdas.
 #include <algorithm>
 
 #include "compiler/codegen/cpp.h"
@@ -15,7 +15,6 @@ namespace nacre {
 
 namespace {
 
-constexpr int kThreads = 256;
 constexpr int64_t kPiece = 8;
 constexpr int64_t kEnoughBlocks = 128;
 
@@ -32,26 +31,12 @@ class Product {
     const LoopVar &m = c_.loops[batch], &n = c_.loops[batch + 1], &k = c_.loops[batch + 2];
     const std::vector<LoopVar> around(c_.loops.begin(), c_.loops.begin() + static_cast<std::ptrdiff_t>(batch));
     const Expr a = where(0), b = where(1);
-    if (on_tensor_cores()) {
-      const bool along_n = !in_pieces(1, k.name) && in_pieces(1, n.name);
-      const bool a_pieces = in_pieces(0, k.name), b_pieces = along_n || in_pieces(1, k.name);
-      begin_half(points_of(around), m.extent, n.extent, k.extent, along_n, !a_pieces || !b_pieces);
-      row("batch", around, m.name, k.name, 0, a, a_pieces);
-      row("batch", around, n.name, k.name, 1, b, b_pieces);
-      result("batch", around.size());
-      return launch_;
-    }
-    begin(points_of(around), m.extent, n.extent, k.extent, is_along(a, k.name) || !is_along(a, m.name), is_along(b, k.name), !is_along(out(), epilogue_.loops.back().name));
-    Writer& w = k_.out;
-    w.open("[&]([[maybe_unused]] isize batch, [[maybe_unused]] isize {}, [[maybe_unused]] isize {}) {{", m.name, k.name);
-    split("batch", around);
-    w.line("return {};", element(0, a));
-    w.close("},");
-    w.open("[&]([[maybe_unused]] isize batch, [[maybe_unused]] isize {}, [[maybe_unused]] isize {}) {{", k.name, n.name);
-    split("batch", around);
-    w.line("return {};", element(1, b));
-    w.close("},");
-    result("batch", batch);
+    const bool along_n = !in_pieces(1, k.name) && in_pieces(1, n.name);
+    const bool a_pieces = in_pieces(0, k.name), b_pieces = along_n || in_pieces(1, k.name);
+    begin(points_of(around), m.extent, n.extent, k.extent, along_n, !a_pieces || !b_pieces);
+    row("batch", around, m.name, k.name, 0, a, a_pieces);
+    row("batch", around, n.name, k.name, 1, b, b_pieces);
+    result("batch", around.size());
     return launch_;
   }
 
@@ -117,46 +102,39 @@ class Product {
     const std::vector<LoopVar>&x = c_.operand_loops[0], &wt = c_.operand_loops[1], &e = epilogue_.loops;
     const size_t spatial = x.size() - 2;
     const Expr in = simplify(floordiv(x[1].extent, c_.groups), facts_), outs = simplify(floordiv(e[1].extent, c_.groups), facts_);
-    const bool half = on_tensor_cores();
     // In names of their own, since those of operands and result may be the same.
     std::vector<LoopVar> pixels{e[0]}, places{{"image", e[0].extent}}, taps, terms;
     for (size_t i = 0; i < spatial; ++i) {
       pixels.push_back(e[i + 2]);
       places.push_back({fmt::format("place{}", i), e[i + 2].extent});
       taps.push_back({fmt::format("tap{}", i), wt[i + 2].extent});
-      if (!half || !taps[i].extent.is(1)) terms.push_back(taps[i]);
+      if (!taps[i].extent.is(1)) terms.push_back(taps[i]);
     }
-    terms.insert(half ? terms.end() : terms.begin(), {"channel", in});
+    terms.push_back({"channel", in});
     const Expr a = where(0), b = where(1);
-    const bool a_pieces = half && !transposed && piece_steps(in) && in_pieces(0, x[1].name), b_pieces = half && piece_steps(in) && in_pieces(1, wt[transposed ? 0 : 1].name);
-    if (half)
-      begin_half(c_.groups, points_of(pixels), outs, points_of(terms), false, !a_pieces || !b_pieces);
-    else
-      begin(c_.groups, points_of(pixels), outs, points_of(terms), is_along(a, x[1].name), is_along(b, wt.back().name), is_along(out(), e.back().name));
+    const bool a_pieces = !transposed && piece_steps(in) && in_pieces(0, x[1].name), b_pieces = piece_steps(in) && in_pieces(1, wt[transposed ? 0 : 1].name);
+    begin(c_.groups, points_of(pixels), outs, points_of(terms), false, !a_pieces || !b_pieces);
     Writer& w = k_.out;
     const auto split_terms = [&] {
       split("term", terms);
       for (const LoopVar& tap : taps)
-        if (half && tap.extent.is(1)) w.line("[[maybe_unused]] constexpr isize {} = 0;", tap.name);
+        if (tap.extent.is(1)) w.line("[[maybe_unused]] constexpr isize {} = 0;", tap.name);
     };
 
     // The image: where the taps of a pixel begin, and then each of them.
     const std::string a_type = a_pieces ? pointer_type(0) : "float";
-    if (half)
-      w.open("[&]([[maybe_unused]] isize batch, isize pixel) {{");
-    else
-      w.open("[&]([[maybe_unused]] isize batch, isize pixel, isize term) -> {} {{", a_type);
+    w.open("[&]([[maybe_unused]] isize batch, isize pixel) {{");
     split("pixel", places);
     for (size_t i = 0; i < spatial; ++i)
       w.line("const isize from{} = {};", i, transposed ? fmt::format("{} + {}", places[i + 1].name, text(c_.padding[i])) : fmt::format("{} * {} - {}", places[i + 1].name, text(c_.stride[i]), text(c_.padding[i])));
     const auto steps = steps_of(a, x);
-    const bool stepwise = half && !transposed && steps;
+    const bool stepwise = !transposed && steps;
     if (stepwise) {
       std::string start = k_.pointer(c_.operands[0].buffer) + fmt::format(" + {} + image * {} + batch * {}", text(steps->back()), text((*steps)[0]), text(simplify(in * (*steps)[1], facts_)));
       for (size_t i = 0; i < spatial; ++i) start += fmt::format(" + from{} * {}", i, text((*steps)[i + 2]));
       w.line("const auto* const row = {};", start);
     }
-    if (half) w.open("return [=]([[maybe_unused]] isize term) -> {} {{", a_type);
+    w.open("return [=]([[maybe_unused]] isize term) -> {} {{", a_type);
     split_terms();
     std::string inside;
     for (size_t i = 0; i < spatial; ++i) {
@@ -179,18 +157,14 @@ class Product {
       for (size_t i = 0; i < spatial; ++i) values.push_back(transposed ? fmt::format("at{} / {}", i, text(c_.stride[i])) : fmt::format("at{}", i));
       w.line("return {};", called(x, a_pieces ? place(0, a) : element(0, a), values));
     }
-    if (half) w.close("};");
+    w.close("};");
     w.close("},");
 
     // The filters.
     const std::string b_type = b_pieces ? pointer_type(1) : "float";
-    if (half) {
-      w.open("[&]([[maybe_unused]] isize batch, isize column) {{");
-      w.open("return [=]([[maybe_unused]] isize term) -> {} {{", b_type);
-    } else {
-      w.open("[&]([[maybe_unused]] isize batch, isize term, isize column) {{");
-    }
-    if (const auto filter = steps_of(b, wt); half && !transposed && filter && in_one_row(*filter, wt, in)) {
+    w.open("[&]([[maybe_unused]] isize batch, isize column) {{");
+    w.open("return [=]([[maybe_unused]] isize term) -> {} {{", b_type);
+    if (const auto filter = steps_of(b, wt); !transposed && filter && in_one_row(*filter, wt, in)) {
       const std::string at = fmt::format("{} + (batch * {} + column) * {} + term", text(filter->back()), text(outs), text((*filter)[0]));
       w.line("return {};", b_pieces ? fmt::format("{} + ({})", k_.pointer(c_.operands[1].buffer), at) : as_float(1, fmt::format("{}[{}]", k_.pointer(c_.operands[1].buffer), at)));
     } else {
@@ -200,10 +174,10 @@ class Product {
       for (const LoopVar& tap : taps) values.push_back(tap.name);
       w.line("return {};", called(wt, b_pieces ? place(1, b) : element(1, b), values));
     }
-    if (half) w.close("};");
+    w.close("};");
     w.close("},");
 
-    const bool pieces = half && piece_steps(outs) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(e[1].name);
+    const bool pieces = piece_steps(outs) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(e[1].name);
     w.open("[&]([[maybe_unused]] isize batch, isize pixel, isize column{}) {{", pieces ? "" : ", const float value");
     split("pixel", pixels);
     if (pieces) {
@@ -213,7 +187,7 @@ class Product {
       w.line("[[maybe_unused]] const isize {} = batch * {} + column;", e[1].name, text(outs));
       NestEmitter(k_, epilogue_, {}).emit_scalar_epilogue();
     }
-    w.close(half ? "}, launch);" : "});");
+    w.close("}, launch);");
     w.out();
     return launch_;
   }
@@ -249,16 +223,14 @@ class Product {
   }
 
   // Tensor cores take both operands as 16-bit floats of one kind: what is float32 still, such as an input, is rounded on its way.
-  bool on_tensor_cores() const { return halves() || tf32(); }
-  bool tf32() const { return c_.tf32 && k_.program[c_.operands[0].buffer].dtype == NACRE_f32 && k_.program[c_.operands[1].buffer].dtype == NACRE_f32; }
-  bool halves() const {
-    const nacre_dtype a = k_.program[c_.operands[0].buffer].dtype, b = k_.program[c_.operands[1].buffer].dtype;
-    return (is_half(a) || is_half(b)) && (a == b || a == NACRE_f32 || b == NACRE_f32);
+  Factors factors() const {
+    if (k_.program[c_.operands[0].buffer].dtype != NACRE_f32 || k_.program[c_.operands[1].buffer].dtype != NACRE_f32) return Factors::half;
+    return c_.tf32 ? Factors::tf32 : Factors::exact;
   }
   bool bfloat() const { return k_.program[c_.operands[0].buffer].dtype == NACRE_bf16 || k_.program[c_.operands[1].buffer].dtype == NACRE_bf16; }
   // Whether 8 elements along the variable, from a multiple of 8 on, always lie side by side, at a multiple of 16 bytes; and are
   // what tensor cores take.
-  bool in_pieces(size_t operand, const std::string& along) const { return (is_half(k_.program[c_.operands[operand].buffer].dtype) || tf32()) && lie_together(operand, along); }
+  bool in_pieces(size_t operand, const std::string& along) const { return (is_half(k_.program[c_.operands[operand].buffer].dtype) || factors() != Factors::half) && lie_together(operand, along); }
   bool lie_together(size_t operand, const std::string& along) const {
     const BufferId id = c_.operands[operand].buffer;
     if (k_.start(id) % kPiece != 0) return false;
@@ -337,21 +309,21 @@ class Product {
   // What becomes of an element of a matrix product, and the end of the call.
   void result(const std::string& counter, size_t around) {
     const auto& e = epilogue_.loops;
-    const bool pieces = tile_.rows && piece_steps(e[around + 1].extent) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(e[around + 1].name);
+    const bool pieces = piece_steps(e[around + 1].extent) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(e[around + 1].name);
     k_.out.open("[&]([[maybe_unused]] isize {}, {}{}) {{", counter, pieces ? parameters({e[around].name, "first"}) : parameters({e[around].name, e[around + 1].name}), pieces ? "" : ", const float value");
     split(counter, {e.begin(), e.begin() + static_cast<std::ptrdiff_t>(around)});
     if (pieces)
       NestEmitter(k_, epilogue_, {}).emit_epilogue_in_pieces(e[around + 1].name);
     else
       NestEmitter(k_, epilogue_, {}).emit_scalar_epilogue();
-    k_.out.close(tile_.rows ? "}, launch);" : "});");
+    k_.out.close("}, launch);");
     k_.out.out();
   }
 
-  void begin_half(const Expr& batches, const Expr& m, const Expr& n, const Expr& k, bool along_n, bool elements) {
+  void begin(const Expr& batches, const Expr& m, const Expr& n, const Expr& k, bool along_n, bool elements) {
     const auto count = [&](const Expr& e) { return std::max<int64_t>(1, typical(simplify(e, facts_), k_.program.symbols)); };
     const Expr all = simplify(batches * m * n, facts_);
-    tile_ = choose_half_tile({count(batches), count(m), count(n), count(k) * (tf32() ? 2 : 1), code_cost(epilogue_.code), along_n, elements, all.constant().has_value(), tf32()}, k_.target);
+    tile_ = choose_half_tile({count(batches), count(m), count(n), count(k) * (factors() == Factors::half ? 1 : 2), code_cost(epilogue_.code), along_n, elements, all.constant().has_value(), factors()}, k_.target);
     const Expr tiles = simplify(batches * ceildiv(m, tile_.rows) * ceildiv(n, tile_.columns), facts_);
     launch_.threads = 32 * tile_.warps_m * tile_.warps_n;
     // Whole clusters, where there is nothing to compute, too.
@@ -367,22 +339,9 @@ class Product {
     const bool pieces = piece_steps(n) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(across);
     const auto size = [&](const Expr& x) { return fmt::format("isize({})", text(x)); };
     k_.out.line("gemm_half<HalfTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>({}, {}, {}, {},", tile_.rows, tile_.columns, tile_.warps_m, tile_.warps_n, tile_.stages, tile_.splits,
-                pieces ? 8 : is_along(out(), down) ? 0 : 1, along_n, bfloat(), k_.program[c_.operands[1].buffer].kind == BufferKind::weight, tf32() ? ", true" : "",
+                pieces ? 8 : is_along(out(), down) ? 0 : 1, along_n, bfloat(), k_.program[c_.operands[1].buffer].kind == BufferKind::weight,
+                factors() == Factors::half ? "" : factors() == Factors::tf32 ? ", Factors::tf32" : ", Factors::exact",
                 size(batches), size(m), size(n), size(k));
-    k_.out.in();
-  }
-
-  // The tile that leaves no multiprocessor without work, or else the smallest.
-  void begin(const Expr& batches, const Expr& m, const Expr& n, const Expr& k, bool a_along_k, bool b_along_k, bool out_along_m) {
-    const auto count = [&](const Expr& e) { return std::max<int64_t>(1, typical(simplify(e, facts_), k_.program.symbols)); };
-    const auto blocks = [&](int64_t rows, int64_t columns) { return count(batches) * ((count(m) + rows - 1) / rows) * ((count(n) + columns - 1) / columns); };
-    int rows = 32, columns = 32;
-    if (blocks(64, 64) >= kEnoughBlocks) rows = columns = 64;
-    if (blocks(128, 64) >= 2 * kEnoughBlocks) rows = 128;
-    launch_.threads = kThreads;
-    launch_.blocks = min(simplify(batches * ceildiv(m, rows) * ceildiv(n, columns), facts_), Expr(int64_t{1} << 20));
-    const auto size = [&](const Expr& e) { return fmt::format("isize({})", text(e)); };
-    k_.out.line("gemm<Tile<{}, {}, {}, {}, {}>>({}, {}, {}, {},", rows, columns, a_along_k, b_along_k, out_along_m, size(batches), size(m), size(n), size(k));
     k_.out.in();
   }
 
@@ -391,7 +350,7 @@ class Product {
   const Nest& epilogue_;
   Facts facts_;
   KernelSource::Launch launch_;
-  HalfTileChoice tile_;  // of a product on tensor cores
+  HalfTileChoice tile_;
 };
 
 }  // namespace

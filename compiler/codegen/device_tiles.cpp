@@ -21,6 +21,8 @@ struct Machine {
   int shared_bytes = 132 * 1024, most_shared = 200 * 1024;  // of a multiprocessor, as the runtime divides it; of a block whose stages can be fewer
   int block_shared = 227 * 1024;                            // of a block, at most
   double products = 1050, products_alone = 336;   // multiply-adds a cycle: of four warps together, of each alone
+  // Without tensor cores: multiply-adds a cycle; a step's own; and what blocks of a multiprocessor hide of each other.
+  double exact_products = 128 * 0.8, exact_round = 290, exact_latency = 600;
   double memory_rate = 43, all_memory = 3720;     // bytes a cycle from the second-level cache: of one, and of all
   double latency = 557;                           // from the request to the data
   double round = 242;                             // a step's own, whatever its size
@@ -44,13 +46,22 @@ Machine machine_of(const Target& target) {
 int64_t ceiling(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 bool is_wide(const Shape& shape, const HalfProduct& product, const Target& target) {
-  return target.compute_capability == 90 && !product.tf32 && !product.b_along_n && !product.elements && shape.rows % 64 == 0 && shape.warps_m * 16 == shape.rows && shape.warps_n == 1;
+  return target.compute_capability == 90 && product.factors == Factors::half && !product.b_along_n && !product.elements && shape.rows % 64 == 0 && shape.warps_m * 16 == shape.rows && shape.warps_n == 1;
 }
 
+// What a thread has without tensor cores: results, and their operands.
+struct Own {
+  int rows, columns;
+  explicit Own(const Shape& shape) : rows(shape.rows / shape.warps_m / 4), columns(shape.columns / shape.warps_n / 8) {}
+  int registers() const { return 40 + 2 * rows * columns + 4 * columns + 4; }
+  // Of all instructions, the part that multiplies: the others read pieces of 4 terms, and compute where they are.
+  double part() const { return 4.0 * rows * columns / (4.0 * rows * columns + 2.0 * (rows + columns)); }
+};
+
 // Blocks of a multiprocessor at the same time.
-double resident_blocks(const Shape& shape, const HalfTileChoice& tile, const Machine& machine) {
-  const int threads = 32 * shape.warps_m * shape.warps_n;
-  return std::floor(std::max(1.0, std::min({double(machine.shared_bytes) / (tile.shared_bytes + 1024), 2048.0 / threads, 65536.0 / (threads * 80)})));
+double resident_blocks(const HalfProduct& product, const Shape& shape, const HalfTileChoice& tile, const Machine& machine) {
+  const int threads = 32 * shape.warps_m * shape.warps_n, registers = product.factors == Factors::exact ? Own(shape).registers() : 80;
+  return std::floor(std::max(1.0, std::min({double(machine.shared_bytes) / (tile.shared_bytes + 1024), 2048.0 / threads, 65536.0 / (threads * registers)})));
 }
 
 double cost(const HalfProduct& product, const Shape& shape, const HalfTileChoice& tile, bool wide, const Machine& machine) {
@@ -58,12 +69,16 @@ double cost(const HalfProduct& product, const Shape& shape, const HalfTileChoice
   const double blocks = static_cast<double>(product.batches * ceiling(product.m, shape.rows) * ceiling(product.n, shape.columns) * tile.splits);
   const double busy = std::min<double>(blocks, machine.multiprocessors), each = std::ceil(blocks / machine.multiprocessors);
   const int threads = 32 * shape.warps_m * shape.warps_n;
-  const double multiply = double{1} * shape.rows * shape.columns * kDepth / (wide ? machine.products : machine.products_alone);
+  const bool exact = product.factors == Factors::exact;
+  // Of float32, a term counts as two.
+  const double rate = exact ? 2 * machine.exact_products * Own(shape).part() : wide ? machine.products : machine.products_alone;
+  const double multiply = double{1} * shape.rows * shape.columns * kDepth / rate + (exact ? machine.exact_round : 0);
   const double bytes = (shape.rows + shape.columns) * 128.0;
   const double memory = bytes / std::min(machine.memory_rate, machine.all_memory / busy);
   const double work = std::max(multiply, memory);
-  const double alone = std::max(work, machine.round + machine.latency / std::max(1.0, std::min<double>(tile.stages - (wide ? 2 : 1), steps)));
-  const double rounds = std::ceil(each / resident_blocks(shape, tile, machine));
+  const double alone = exact ? work + machine.exact_latency
+                             : std::max(work, machine.round + machine.latency / std::max(1.0, std::min<double>(tile.stages - (wide ? 2 : 1), steps)));
+  const double rounds = std::ceil(each / resident_blocks(product, shape, tile, machine));
   const double loop = std::max(each * steps * work, rounds * steps * alone) + (rounds - 1) * machine.again;
   const double own = double{1} * shape.rows * shape.columns / tile.splits / threads;
   const double results = each * own * (product.epilogue + 1) * machine.operation;
@@ -78,6 +93,7 @@ int block_shared_of(const Target& target) { return machine_of(target).block_shar
 HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target) {
   static constexpr Shape kWide[] = {{64, 32, 4, 1}, {64, 64, 4, 1}, {64, 128, 4, 1}, {128, 64, 8, 1}, {128, 128, 8, 1}, {128, 256, 8, 1}};
   static constexpr Shape kAny[] = {{16, 64, 1, 4}, {32, 64, 2, 2}, {64, 32, 2, 2}, {64, 64, 2, 2}, {128, 64, 4, 2}, {128, 128, 2, 4}};
+  static constexpr Shape kExact[] = {{16, 64, 1, 4}, {32, 32, 2, 2}, {32, 64, 2, 2}, {64, 32, 2, 2}, {64, 64, 2, 2}, {64, 128, 2, 2}, {128, 64, 4, 2}, {128, 128, 4, 2}};
   const Machine machine = machine_of(target);
   const bool clusters = target.compute_capability >= 90;
   const int64_t steps = ceiling(product.k, kDepth);
@@ -101,7 +117,7 @@ HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target
         const int shared_bytes = std::max(stages * stage, shape.rows * (shape.columns + 8) * 4) + 1024;
         const HalfTileChoice tile{shape.rows, shape.columns, shape.warps_m, shape.warps_n, stages, splits, shared_bytes};
         // Blocks share a tile where there are multiprocessors left for them: a cluster that waits for room costs more than it saves.
-        if (splits > 1 && static_cast<double>(tiles * splits) > machine.multiprocessors * resident_blocks(shape, tile, machine)) continue;
+        if (splits > 1 && static_cast<double>(tiles * splits) > machine.multiprocessors * resident_blocks(product, shape, tile, machine)) continue;
         const double took = cost(product, shape, tile, wide, machine);
         if (best.rows && took >= least) continue;
         best = tile;
@@ -109,8 +125,11 @@ HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target
       }
     }
   };
-  for (const Shape& shape : kAny) consider(shape);
-  if (target.compute_capability == 90 && !product.tf32 && !product.b_along_n && !product.elements)
+  if (product.factors == Factors::exact)
+    for (const Shape& shape : kExact) consider(shape);
+  else
+    for (const Shape& shape : kAny) consider(shape);
+  if (target.compute_capability == 90 && product.factors == Factors::half && !product.b_along_n && !product.elements)
     for (const Shape& shape : kWide) consider(shape);
   return best;
 }

@@ -1,5 +1,4 @@
-// Which tile of nacre/cuda_mma.h computes a product of 16-bit floats, or of float32 on tensor cores, and which of nacre/cuda_gemv.h one
-// with a vector.
+// Which tile of nacre/cuda_mma.h computes a product, and which of nacre/cuda_gemv.h one with a vector.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +7,16 @@
 
 namespace nacre {
 
+// How float32 factors are multiplied, if they are not of 16 bits: Factors of nacre/cuda_mma.h.
+enum class Factors { half, tf32, exact };
+
 struct HalfProduct {
   int64_t batches = 1, m = 1, n = 1, k = 1;
   double epilogue = 0;    // operations on each result
   bool b_along_n = false;
   bool elements = false;  // an operand is read one by one
   bool sized = true;  // the sizes are known
-  bool tf32 = false;  // float32: `k` counts each term twice, as it takes the room and the time of two
+  Factors factors = Factors::half;  // of float32, `k` counts each term twice, as it takes the room of two
 };
 
 struct HalfTileChoice {

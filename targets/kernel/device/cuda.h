@@ -7,7 +7,6 @@
 #include "nacre/cuda_team.h"
 #include "nacre/cuda_rows.h"
 #include "nacre/cuda_recurrent.h"
-#include "nacre/cuda_gemm.h"
 #include "nacre/cuda_gemv.h"
 #include "nacre/cuda_mma.h"
 #include "nacre/cuda_attention.h"

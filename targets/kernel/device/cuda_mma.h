@@ -1,6 +1,7 @@
 // Products of matrices of 16-bit floats on tensor cores, accumulated in float32: with what sm_80 and later have (mma.sync, ldmatrix,
-// cp.async), and wgmma and clusters where the device has them. Of float32, too, rounded to the 11 bits of TF32 as they are multiplied:
-// then what is said of 8 elements is said of 4, and of 64 terms of 32.
+// cp.async), and wgmma and clusters where the device has them. Of float32, too: rounded to the 11 bits of TF32 as they are multiplied,
+// or exact, without tensor cores, in partial sums of 128 terms so that the error does not grow with the length. Then what is said of 8
+// elements is said of 4, and of 64 terms of 32.
 //
 //   gemm_half<Tile>(batches, m, n, k, a, b, epilogue, launch)
 //     a(batch, m)(k), b(batch, n)(k)   a row of an operand, and then the address of 8 elements along k, a multiple of 8, or null:
@@ -9,7 +10,7 @@
 //     epilogue(batch, m, n, value)     takes each result once. If kPieces is 8, epilogue(batch, m, n)(values) takes 8 at a time, along n:
 //                                      the first call loads what it needs, so that this of several pieces is on its way
 //
-//   HalfTile<kRows, kColumns, kWarpsM, kWarpsN, kStages, kSplits, kPieces, kBAlongN, kBFloat, kWeights, kTf32>
+//   HalfTile<kRows, kColumns, kWarpsM, kWarpsN, kStages, kSplits, kPieces, kBAlongN, kBFloat, kWeights, kFactors>
 //     kPieces    8: so many results at a time; else one: neighbours take those along n (1) or m (0)
 //     kSplits    blocks that share the terms of a tile: they are side by side, and a cluster where the device has those
 //     kWeights   b is there before the kernels ahead of this one are done
@@ -27,10 +28,12 @@
 
 namespace nk {
 
-template <int kRows, int kColumns, int kWarpsDown, int kWarpsAcross, int kDeep, int kParts, int kTogether, bool kAlongN, bool kBFloat, bool kConstant, bool kFloat = false>
+enum class Factors { half, tf32, exact };
+
+template <int kRows, int kColumns, int kWarpsDown, int kWarpsAcross, int kDeep, int kParts, int kTogether, bool kAlongN, bool kBFloat, bool kConstant, Factors kFactors = Factors::half>
 struct HalfTile {
   static constexpr int rows = kRows, columns = kColumns, warps_m = kWarpsDown, warps_n = kWarpsAcross, stages = kDeep, splits = kParts, pieces = kTogether;
-  static constexpr bool b_along_n = kAlongN, bfloat = kBFloat, weights = kConstant, tf32 = kFloat;
+  static constexpr bool b_along_n = kAlongN, bfloat = kBFloat, weights = kConstant, floats = kFactors != Factors::half, exact = kFactors == Factors::exact;
 };
 
 namespace detail {
@@ -216,6 +219,43 @@ constexpr bool is_pointer<T*> = true;
 // Rows of 64 terms (32 floats), 128 bytes, whose pieces change places by the row.
 NACRE_INLINE uint32_t piece_of(int row, int column) { return static_cast<uint32_t>(row * 128 + ((column ^ (row & 7)) << 4)); }
 
+NACRE_INLINE float load_float(uint32_t at) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at));
+  return x;
+}
+NACRE_INLINE void load_floats(float (&x)[4], uint32_t at) {
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(at));
+}
+
+// A warp's results without tensor cores: a thread has every fourth row and every eighth column, so that no two ask one bank for
+// different words.
+NACRE_INLINE int exact_row(int i) { return i * 4 + threadIdx.x % 32 / 8; }
+NACRE_INLINE int exact_column(int j) { return j * 8 + threadIdx.x % 8; }
+
+// 32 terms of float32; rows of both operands begin where the warp's results do.
+template <int kTM, int kTN, bool kBAlongN, int kBPitch>
+NACRE_INLINE void multiply_exactly(float (&c)[kTM][kTN], uint32_t from_a, uint32_t from_b) {
+#pragma unroll 2
+  for (int piece = 0; piece < 8; ++piece) {
+    float y[kTN][4];
+    NACRE_UNROLL for (int j = 0; j < kTN; ++j) {
+      if constexpr (kBAlongN) {
+        NACRE_UNROLL for (int e = 0; e < 4; ++e) y[j][e] = load_float(from_b + ((piece * 4 + e) * kBPitch + exact_column(j)) * 4);
+      } else {
+        load_floats(y[j], from_b + piece_of(exact_column(j), piece));
+      }
+    }
+    NACRE_UNROLL for (int i = 0; i < kTM; ++i) {
+      float x[4];
+      load_floats(x, from_a + piece_of(exact_row(i), piece));
+      NACRE_UNROLL for (int e = 0; e < 4; ++e) {
+        NACRE_UNROLL for (int j = 0; j < kTN; ++j) c[i][j] = fmaf(x[e], y[j][e], c[i][j]);
+      }
+    }
+  }
+}
+
 // One operand's way into shared memory: a thread takes the same piece of several rows.
 template <int kRows, int kThreads, bool kBFloat, bool kFloat, class I, class Row>
 struct Feed {
@@ -287,9 +327,9 @@ struct TurnedFeed {
 template <class T, class I, class A, class B, class E>
 NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, const Launch& launch) {
   using namespace detail;
-  constexpr int kThreads = T::warps_m * T::warps_n * 32, kDepth = T::tf32 ? 32 : 64, kM = T::rows, kN = T::columns, kStages = T::stages, kSplits = T::splits;
+  constexpr int kThreads = T::warps_m * T::warps_n * 32, kDepth = T::floats ? 32 : 64, kM = T::rows, kN = T::columns, kStages = T::stages, kSplits = T::splits;
 #ifdef NACRE_WARPGROUPS
-  constexpr bool kWide = !T::tf32 && !T::b_along_n && kM % 64 == 0 && T::warps_m * 16 == kM && T::warps_n == 1 && (kN == 32 || kN == 64 || kN == 128 || kN == 256);
+  constexpr bool kWide = !T::floats && !T::b_along_n && kM % 64 == 0 && T::warps_m * 16 == kM && T::warps_n == 1 && (kN == 32 || kN == 64 || kN == 128 || kN == 256);
 #else
   constexpr bool kWide = false;
 #endif
@@ -298,6 +338,8 @@ NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, cons
   static_assert(kStages > kLag);
   constexpr int kWM = kWide ? 16 : kM / T::warps_m, kWN = kWide ? kN : kN / T::warps_n, kFM = kWM / 16, kFN = kWN / 8;
   static_assert(kFM >= 1 && kFN >= 2 && kFN % 2 == 0);
+  // Of a thread, where there are no tensor cores.
+  constexpr int kTM = T::exact ? kWM / 4 : 1, kTN = T::exact ? kWN / 8 : 1, kPartial = 128;
   constexpr int kBPitch = kN + 8, kABytes = kM * 128, kBBytes = T::b_along_n ? kBPitch * 128 : kN * 128, kPitch = kN + 8;
   extern __shared__ char dynamic_memory[];
   [[maybe_unused]] __shared__ bool last;
@@ -311,20 +353,22 @@ NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, cons
   const int first = steps * rank / kSplits, count = steps * (rank + 1) / kSplits - first;
   for (I tile = blockIdx.x / kSplits; tile < tiles; tile += gridDim.x / kSplits) {
     const I batch = tile / (tiles_m * tiles_n), m0 = tile % tiles_m * kM, n0 = tile / tiles_m % tiles_n * kN;
-    auto feed_a = feed_of<kM, kThreads, T::bfloat, T::tf32, I>([&](I row) { return a(batch, row); }, m0, m, k);
+    auto feed_a = feed_of<kM, kThreads, T::bfloat, T::floats, I>([&](I row) { return a(batch, row); }, m0, m, k);
     auto feed_b = [&] {
       if constexpr (T::b_along_n) {
-        constexpr int kEach = T::tf32 ? 4 : 8;
+        constexpr int kEach = T::floats ? 4 : 8;
         const I column = n0 + threadIdx.x % (kN / kEach) * kEach;
         auto turned = b(batch, column < n ? column : 0);
-        return TurnedFeed<kN, kThreads, T::tf32, I, decltype(turned)>{turned, column, n, k};
+        return TurnedFeed<kN, kThreads, T::floats, I, decltype(turned)>{turned, column, n, k};
       } else {
-        return feed_of<kN, kThreads, T::bfloat, T::tf32, I>([&](I row) { return b(batch, row); }, n0, n, k);
+        return feed_of<kN, kThreads, T::bfloat, T::floats, I>([&](I row) { return b(batch, row); }, n0, n, k);
       }
     }();
     const auto at_a = [&](int stage) { return base + stage * (kABytes + kBBytes); };
     const auto at_b = [&](int stage) { return at_a(stage) + kABytes; };
     float sums[kFM][kFN][4] = {};
+    [[maybe_unused]] float part[kTM][kTN] = {};
+    [[maybe_unused]] const auto exact_sum = [&](int i, int j) -> float& { return sums[(i * kTN + j) / (kFN * 4)][(i * kTN + j) / 4 % kFN][(i * kTN + j) % 4]; };
     __syncthreads();
     if constexpr (!T::weights) await_previous();
     NACRE_UNROLL for (int s = 0; s < kStages - 1; ++s) {
@@ -381,23 +425,32 @@ NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, cons
 #endif
       __syncthreads();
       begin();
+      if constexpr (T::exact) {
+        multiply_exactly<kTM, kTN, T::b_along_n, kBPitch>(part, from_a + wm * 128, from_b + wn * (T::b_along_n ? 4 : 128));
+        if ((step + 1) * kDepth % kPartial == 0 || step + 1 == count) {
+          NACRE_UNROLL for (int i = 0; i < kTM; ++i) {
+            NACRE_UNROLL for (int j = 0; j < kTN; ++j) {
+              exact_sum(i, j) += part[i][j];
+              part[i][j] = 0;
+            }
+          }
+        }
+        end();
+        continue;
+      }
       NACRE_UNROLL for (int quarter = 0; quarter < 4; ++quarter) {
         uint32_t x[kFM][4], y[kFN / 2][4];
         NACRE_UNROLL for (int i = 0; i < kFM; ++i) load_matrices(x[i], from_a + piece_of(wm + i * 16 + lane % 16, quarter * 2 + lane / 16));
         NACRE_UNROLL for (int j = 0; j < kFN / 2; ++j) {
-          if constexpr (T::b_along_n && T::tf32) {
-            const auto one = [&](int term, int column) {
-              uint32_t x;
-              asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(from_b + ((quarter * 8 + term + lane % 4) * kBPitch + wn + j * 16 + column + lane / 4) * 4));
-              return x;
-            };
+          if constexpr (T::b_along_n && T::floats) {
+            const auto one = [&](int term, int column) { return __float_as_uint(load_float(from_b + ((quarter * 8 + term + lane % 4) * kBPitch + wn + j * 16 + column + lane / 4) * 4)); };
             y[j][0] = one(0, 0), y[j][1] = one(4, 0), y[j][2] = one(0, 8), y[j][3] = one(4, 8);
           } else if constexpr (T::b_along_n)
             load_matrices_turned(y[j], from_b + ((quarter * 16 + lane % 16) * kBPitch + wn + j * 16 + lane / 16 * 8) * 2);
           else
             load_matrices(y[j], from_b + piece_of(wn + j * 16 + lane % 8 + lane / 16 * 8, quarter * 2 + lane / 8 % 2));
         }
-        if constexpr (T::tf32) {
+        if constexpr (T::floats) {
           NACRE_UNROLL for (int e = 0; e < 4; ++e) {
             NACRE_UNROLL for (int i = 0; i < kFM; ++i) x[i][e] = rounded(x[i][e]);
             NACRE_UNROLL for (int j = 0; j < kFN / 2; ++j) y[j][e] = rounded(y[j][e]);
@@ -436,7 +489,10 @@ NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, cons
       }
     }
     __syncthreads();
-    NACRE_UNROLL for (int i = 0; i < kFM; ++i) {
+    NACRE_UNROLL for (int i = 0; i < kTM && T::exact; ++i) {
+      NACRE_UNROLL for (int j = 0; j < kTN; ++j) results[(wm + exact_row(i)) * kPitch + wn + exact_column(j)] = exact_sum(i, j);
+    }
+    NACRE_UNROLL for (int i = 0; i < kFM && !T::exact; ++i) {
       NACRE_UNROLL for (int j = 0; j < kFN; ++j) {
         float* const to = results + (wm + i * 16 + lane / 4) * kPitch + wn + j * 8 + lane % 4 * 2;
         *reinterpret_cast<float2*>(to) = {sums[i][j][0], sums[i][j][1]};

@@ -294,12 +294,12 @@ TEST_F(DeviceCode, FactorsOfFloat32AreRoundedWhereAskedFor) {
   const auto weights = [] { return std::map<std::string, HostTensor>{{"w", ones({64, 3, 3, 3})}, {"u", ones({64, 32, 2, 2})}, {"l", ones({67, 32})}}; };
   for (const char* target : {"cuda-sm_87", "cuda-sm_90", "cuda-sm_110"}) {
     const std::string rounded = kernels_in(Precision::tf32, kProducts, weights(), target);
-    EXPECT_NE(rounded.find("true>>("), std::string::npos) << rounded;
-    EXPECT_EQ(rounded.find("gemm<"), std::string::npos) << rounded;
+    EXPECT_NE(rounded.find("Factors::tf32>>("), std::string::npos) << rounded;
+    EXPECT_EQ(rounded.find("Factors::exact"), std::string::npos) << rounded;
+    const std::string exact = kernels_in(Precision::fp32, kProducts, weights(), target);
+    EXPECT_NE(exact.find("Factors::exact>>("), std::string::npos) << exact;
+    EXPECT_EQ(exact.find("Factors::tf32"), std::string::npos) << exact;
   }
-  const std::string exact = kernels_in(Precision::fp32, kProducts, weights());
-  EXPECT_EQ(exact.find("gemm_half<"), std::string::npos) << exact;
-  EXPECT_NE(exact.find("gemm<"), std::string::npos) << exact;
 }
 
 TEST_F(DeviceCode, AnImageOfFewChannelsIsTakenInPatches) {
