@@ -151,25 +151,19 @@ struct Tap {
 };
 using Taps = std::vector<std::vector<Tap>>;  // by dim
 
-// The sum over all combinations of taps, the first dim outermost, as the kernels nest it.
-Tensor interpolate(const Resize& r, const Taps& taps, size_t d, std::vector<Tensor> positions) {
-  if (d == r.n) {
-    std::vector<Tensor> indices(static_cast<size_t>(r.dim(0)));
-    for (size_t k = 0; k < r.n; k++) {
-      auto own = static_cast<int64_t>(k);
-      indices.push_back(broadcast(positions[k], r.output, {own}));
+// One dim after the other, the last one first: what a row's taps sum up to serves all rows that it is a tap of.
+Tensor interpolate(const Resize& r, const Taps& taps) {
+  Tensor y = to_compute(r.x);
+  for (size_t d = r.n; d-- > 0;) {
+    Tensor total;
+    for (const Tap& tap : taps[d]) {
+      Tensor x = index_dim(y, r.dim(d), tap.position);
+      x = x * broadcast(tap.weight, x.shape(), {r.dim(d)});
+      total = total ? total + x : x;
     }
-    return to_compute(index(r.x, indices));
+    y = total;
   }
-  Tensor total;
-  for (const Tap& tap : taps[d]) {
-    std::vector<Tensor> next = positions;
-    next.push_back(tap.position);
-    Tensor y = interpolate(r, taps, d + 1, next);
-    Tensor w = broadcast(tap.weight, y.shape(), {r.dim(d)});
-    total = total ? total + y * w : y * w;
-  }
-  return total;
+  return y;
 }
 
 std::vector<Tap> linear_taps(Call& c, const Resize& r, size_t d) {
@@ -328,7 +322,7 @@ Results upsample_weighted(Call& c, size_t n, bool cubic) {
   if (r.x.dtype() == NACRE_u8) return resize_bytes(c, r, cubic, false);
   Taps taps;
   for (size_t d = 0; d < n; d++) taps.push_back(cubic ? cubic_taps(c, r, d) : linear_taps(c, r, d));
-  return cast(interpolate(r, taps, 0, {}), r.x.dtype());
+  return cast(interpolate(r, taps), r.x.dtype());
 }
 
 // ---- With antialiasing: a filter as wide as the step, one dim after the other as a product with a

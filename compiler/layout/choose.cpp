@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "compiler/codegen/contraction.h"
 #include "compiler/layout/generic.h"
@@ -118,6 +119,21 @@ class Orders {
     }
   }
 
+  // What a nest gathers a result of the user's from, more than once, lies as the result does.
+  void from_results() {
+    for (const Group& group : program_.groups) {
+      if (group.contraction) continue;
+      for (const Nest& nest : group.nests) {
+        const std::vector<std::string> names = loops_around(group, nest);
+        for (const Store& s : nest.stores) {
+          if (program_[s.buffer].kind != BufferKind::output || !program_[s.buffer].order.empty()) continue;
+          for (const Scalar& load : nest.code)
+            if (load.op == ScalarOp::load && gathers_along(load.at, s.at, names)) decide(load.buffer, identity(load.at.size()));
+        }
+      }
+    }
+  }
+
   void spread() {
     for (bool changed = true; changed;) {
       const size_t before = static_cast<size_t>(std::count(decided_.begin(), decided_.end(), true));
@@ -130,10 +146,33 @@ class Orders {
   }
 
  private:
-  void spread_in(const Group& group, const Nest& nest) {
+  static std::vector<std::string> loops_around(const Group& group, const Nest& nest) {
     std::vector<std::string> names;
     for (const LoopVar& loop : group.outer) names.push_back(loop.name);
     for (const LoopVar& loop : nest.loops) names.push_back(loop.name);
+    return names;
+  }
+  static std::vector<int> identity(size_t rank) {
+    std::vector<int> order(rank);
+    std::iota(order.begin(), order.end(), 0);
+    return order;
+  }
+
+  // Whether two buffers are walked along the same dims, but for some that one of them takes at indices that are computed.
+  static bool gathers_along(const std::vector<Expr>& a, const std::vector<Expr>& b, const std::vector<std::string>& names) {
+    if (a.size() != b.size()) return false;
+    const auto computed = [&](const Expr& e) { return !e.constant() && main_variable(e, names).empty(); };
+    bool any = false;
+    for (size_t d = 0; d < a.size(); ++d) {
+      if (a[d] == b[d]) continue;
+      if (!computed(a[d]) && !computed(b[d])) return false;
+      any = true;
+    }
+    return any;
+  }
+
+  void spread_in(const Group& group, const Nest& nest) {
+    const std::vector<std::string> names = loops_around(group, nest);
     std::vector<std::pair<BufferId, const std::vector<Expr>*>> accesses;
     for (const Store& s : nest.stores) accesses.emplace_back(s.buffer, &s.at);
     for (const Scalar& s : nest.code)
@@ -146,6 +185,7 @@ class Orders {
         if (!variable.empty() && std::find(ranked.begin(), ranked.end(), variable) == ranked.end()) ranked.push_back(variable);
       }
       for (const auto& [other, other_at] : accesses) {
+        if (gathers_along(*at, *other_at, names)) decide(other, program_[id].order);
         std::vector<std::string> all = ranked;
         for (const std::string& name : names)
           if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
@@ -354,6 +394,7 @@ void choose_orders(LoopProgram& program) {
   Orders orders(program);
   orders.keep_rows();
   orders.from_convolutions();
+  orders.from_results();
   orders.spread();
 }
 
