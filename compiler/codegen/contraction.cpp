@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/cpp.h"
 #include "compiler/codegen/nest.h"
+#include "compiler/fusion/cost.h"
 #include "compiler/layout/winograd.h"
 #include "compiler/loops/address.h"
 #include "compiler/support/error.h"
@@ -96,11 +97,14 @@ struct Emitter {
   void lambda(const std::vector<std::string>& names, const std::string& vector, const char* end) {
     std::string parameters;
     for (const std::string& name : names) parameters += fmt::format("isize {}, ", name);
-    k.out.open("{}({}vf value, int lanes) NACRE_LAMBDA {{", capture(), parameters);
+    k.out.open("{}{}({}vf value, int lanes) NACRE_LAMBDA {{", is_long() ? "long_epilogue(" : "", capture(), parameters);
     for (const std::string& name : names) k.out.line("(void){};", name);
     NestEmitter(k, epilogue, {}).emit_epilogue(vector);
-    k.out.close(fmt::format("}}{}", end).c_str());
+    k.out.close(fmt::format("}}{}{}", is_long() ? ")" : "", end).c_str());
   }
+
+  // Whether the kernel library shall keep the epilogue apart from the products.
+  bool is_long() const { return k.target.registers >= 16 && c.kind != ContractionKind::attention && code_cost(epilogue.code) >= 20; }
 
   // Asks for scratch. Where the sizes are constant, the kernel checks at its own compile time that this covers what
   // `function` of the kernel library wants for them.
@@ -255,9 +259,9 @@ void Emitter::conv(bool transposed) {
         k.out.line("gemm<{}>({}, {}, {}, {}, {}, {}, {}, scratch, thread, threads,", c.panel_vectors, sized(xs[0].extent * pixels), sized(oc), sized(ic), in,
                    sized(images ? x.strides[0] : sw), sized(x.strides[1]), weights);
         k.out.in();
-        k.out.open("{}(isize pixel, isize {}, vf value, int lanes) NACRE_LAMBDA {{", capture(), o);
-        // Where four floats take as many instructions as a division, rows are counted only where they have to be.
-        const bool joined = k.target.registers == 4 && !flat && xs[0].extent.is(1) && rows_join(first, last, extent(kept, 2, 1));
+        k.out.open("{}{}(isize pixel, isize {}, vf value, int lanes) NACRE_LAMBDA {{", is_long() ? "long_epilogue(" : "", capture(), o);
+        // A division is many instructions: rows are counted only where they have to be.
+        const bool joined = !flat && xs[0].extent.is(1) && rows_join(first, last, extent(kept, 2, 1));
         if (joined) {
           k.out.line("[[maybe_unused]] const isize {} = 0, {} = 0, {} = pixel;", n, first, last);
         } else {
@@ -266,7 +270,7 @@ void Emitter::conv(bool transposed) {
           k.out.line("[[maybe_unused]] const isize {} = pixel % {};", last, text(extent(kept, 2, 1)));
         }
         NestEmitter(k, epilogue, {}).emit_epilogue(o);
-        k.out.close("});");
+        k.out.close(is_long() ? "}));" : "});");
         k.out.out();
         return;
       }

@@ -99,6 +99,30 @@ NACRE_INLINE constexpr auto imax(A a, B b) -> decltype(a + b + isize()) {
 NACRE_INLINE constexpr isize ceil_div(isize a, isize b) { return (a + b - 1) / b; }
 NACRE_INLINE constexpr isize round_up(isize a, isize b) { return ceil_div(a, b) * b; }
 
+// An epilogue of many operations. Unrolled over a tile's registers, it would be mixed with the tile's last products, and their
+// sums would not stay in registers: so they go through memory, and its code stands there once.
+template <class F>
+struct LongEpilogue : F {
+  using F::operator();
+};
+template <class F>
+NACRE_INLINE LongEpilogue<F> long_epilogue(F f) {
+  return {f};
+}
+template <class F>
+inline constexpr bool is_long = false;
+template <class F>
+inline constexpr bool is_long<LongEpilogue<F>> = true;
+// An epilogue that hands everything on to another one.
+template <class Other, class F>
+NACRE_INLINE auto as_long_as(F f) {
+  if constexpr (is_long<Other>) {
+    return long_epilogue(f);
+  } else {
+    return f;
+  }
+}
+
 struct Range {
   isize begin, end;
 };

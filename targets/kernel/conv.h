@@ -141,6 +141,13 @@ NACRE_INLINE void finish_pixels(isize rows, const float* values, const S& s, isi
                                 Epilogue epilogue) {
   Pixel p = pixel_at(s, first);
   width = imin(width, NV * VL);
+  if (is_long<Epilogue> && width == NV * VL) {
+    NACRE_ROLLED for (isize i = 0; i < rows; ++i) {
+      NACRE_UNROLL for (int v = 0; v < NV; ++v) epilogue(p.n, p.y, p.x, c + v * VL, load(values + (i * NV + v) * VL), VL);
+      next(s, p);
+    }
+    return;
+  }
   NACRE_ROLLED for (isize i = 0; i < rows; ++i) {
     NACRE_ROLLED for (isize v = 0; v < width; v += VL) {
       epilogue(p.n, p.y, p.x, c + v, load(values + i * (NV * VL) + v), static_cast<int>(imin(VL, width - v)));
@@ -225,7 +232,7 @@ NACRE_INLINE void conv_group(const S& s, isize group, const float* __restrict in
       const isize column = panel * NR, c = group * s.oc + column;
       Ahead ahead = ahead_of(b + k * NR, k * NR, t_end - t, k);
       for_tiles<MR, NV>(
-          pixels, t, t_end, column + NR <= s.oc,
+          pixels, t, t_end, !is_long<Epilogue> && column + NR <= s.oc,
           [&]<int R>(Tile<R, NV>& tile, isize first)
               NACRE_LAMBDA { conv_tile(tile, s, pixels, in + group * s.ic, zeros, b, first, ahead); },
           [&](const auto& tile, isize first) NACRE_LAMBDA { finish_pixels(tile, s, first, c, epilogue); },
@@ -345,8 +352,8 @@ NACRE_INLINE void conv_planar(const S& s, isize sc, const float* __restrict in, 
                        .sh = pitch,
                        .sw = s.ic};
       detail::conv_groups<NV>(whole, scratch, weights, scratch, 0, 1,
-                              [&](isize, isize y, isize x, isize c, vf value, int lanes)
-                                  NACRE_LAMBDA { epilogue(n, y_begin + y, x, c, value, lanes); });
+                              as_long_as<Epilogue>([&](isize, isize y, isize x, isize c, vf value, int lanes)
+                                                       NACRE_LAMBDA { epilogue(n, y_begin + y, x, c, value, lanes); }));
     };
     using Whole = decltype(detail::whole_bands<Rows>(s));
     if constexpr (Whole::value > 0) {

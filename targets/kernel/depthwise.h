@@ -154,7 +154,13 @@ NACRE_INLINE void depthwise(const S& s, const float* __restrict in, const float*
       NACRE_ROLLED for (isize c = 0; c < whole_c; c += VL) {
         detail::depthwise_columns(s, acc, p + c, weights + c, ky_begin, ky_end, pitch,
                                   [](const float* q) NACRE_LAMBDA { return load(q); });
-        NACRE_UNROLL for (int t = 0; t < kColumns; ++t) epilogue(n, y, x + t, c, acc[t], VL);
+        if constexpr (is_long<Epilogue>) {
+          NACRE_ALIGNED float out[kColumns * VL];
+          NACRE_UNROLL for (int t = 0; t < kColumns; ++t) store(out + t * VL, acc[t]);
+          NACRE_ROLLED for (int t = 0; t < kColumns; ++t) epilogue(n, y, x + t, c, load(out + t * VL), VL);
+        } else {
+          NACRE_UNROLL for (int t = 0; t < kColumns; ++t) epilogue(n, y, x + t, c, acc[t], VL);
+        }
       }
       if (whole_c < s.c) {
         const int lanes = static_cast<int>(s.c - whole_c);

@@ -299,6 +299,12 @@ NACRE_INLINE void finish_registers(const Tile<R, NV>& tile, isize row, isize col
 template <int NV, class N, class Epilogue>
 NACRE_INLINE void finish_buffer(isize rows, isize row, isize column, N n, const float* values, Epilogue epilogue) {
   const isize width = imin(NV * VL, n - column);
+  if (is_long<Epilogue> && width == NV * VL) {
+    NACRE_ROLLED for (isize i = 0; i < rows; ++i) {
+      NACRE_UNROLL for (int v = 0; v < NV; ++v) epilogue(row + i, column + v * VL, load(values + (i * NV + v) * VL), VL);
+    }
+    return;
+  }
   NACRE_ROLLED for (isize i = 0; i < rows; ++i) {
     NACRE_ROLLED for (isize v = 0; v < width; v += VL) {
       epilogue(row + i, column + v, load(values + i * (NV * VL) + v), static_cast<int>(imin(VL, width - v)));
@@ -309,7 +315,7 @@ NACRE_INLINE void finish_buffer(isize rows, isize row, isize column, N n, const 
 template <int MR, int NV, class M, class N, class Compute, class Epilogue>
 NACRE_INLINE void product_tiles(M m, isize begin, isize end, isize column, N n, Compute compute, Epilogue epilogue) {
   for_tiles<MR, NV>(
-      m, begin, end, column + NV * VL <= n, compute,
+      m, begin, end, !is_long<Epilogue> && column + NV * VL <= n, compute,
       [&](const auto& tile, isize first) NACRE_LAMBDA { finish_registers(tile, first, column, epilogue); },
       [&](isize rows, isize first, const float* values)
           NACRE_LAMBDA { finish_buffer<NV>(rows, first, column, n, values, epilogue); });

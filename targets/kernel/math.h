@@ -170,6 +170,7 @@ template <class V>
 struct Reduced {
   V r, expm1;
   Int<V> n;
+  V whole;  // n as a number
 };
 template <class V>
 NACRE_INLINE Reduced<V> reduce_exp(V x) {
@@ -184,16 +185,23 @@ NACRE_INLINE Reduced<V> reduce_exp(V x) {
     r = fma(n.value, V(-coefficients::kLn2Float[1]), r);
     p = polynomial(r, coefficients::kExpFloat);
   }
-  return {r, fma(p, r * r, r), n.integer};
+  return {r, fma(p, r * r, r), n.integer, n.value};
 }
 template <class V>
 NACRE_INLINE V clamp_number(V x, double low, double high) {  // NaN stays
   x = select(x < number<V>(low), number<V>(low), x);
   return select(x > number<V>(high), number<V>(high), x);
 }
-// y * 2^n in two steps, so that denormal and infinite results come out right.
+// y * 2^n in two steps, so that denormal and infinite results come out right. `whole`: n as a number
 template <class V>
-NACRE_INLINE V scale(V y, Int<V> n) {
+NACRE_INLINE V scale(V y, Int<V> n, [[maybe_unused]] V whole) {
+#if defined(__AVX512F__) && NACRE_VL == 16
+  if constexpr (sizeof(V) == 64 && !is_double<V>) {
+    typedef float raw __attribute__((vector_size(64)));
+    const raw a = __builtin_bit_cast(raw, y), b = __builtin_bit_cast(raw, whole);
+    return __builtin_bit_cast(V, __builtin_ia32_scalefps512_mask(a, b, a, 0xffff, 4));
+  }
+#endif
   const Int<V> half = n >> 1;
   return y * power_of_two<V>(half) * power_of_two<V>(n - half);
 }
@@ -317,7 +325,7 @@ template <class V>
 NACRE_INLINE V exp(V x) {
   const V c = detail::is_double<V> ? detail::clamp_number(x, -746, 710) : detail::clamp_number(x, -104, 89);
   const detail::Reduced<V> e = detail::reduce_exp(c);
-  return detail::scale(e.expm1 + detail::number<V>(1), e.n);
+  return detail::scale(e.expm1 + detail::number<V>(1), e.n, e.whole);
 }
 template <class V>
 NACRE_INLINE V exp_negative(V x) {
@@ -337,7 +345,7 @@ NACRE_INLINE V exp2(V x) {
   } else {
     p = detail::polynomial(f, coefficients::kExpFloat);
   }
-  return detail::scale(fma(p, f * f, f) + detail::number<V>(1), n.integer);
+  return detail::scale(fma(p, f * f, f) + detail::number<V>(1), n.integer, n.value);
 }
 template <class V>
 NACRE_INLINE V expm1(V x) {
@@ -351,8 +359,10 @@ NACRE_INLINE V expm1(V x) {
 }
 template <class V>
 NACRE_INLINE V sigmoid(V x) {
-  const V z = exp(-absolute(x));
-  return select(x < detail::number<V>(0), z, select(x != x, x, detail::number<V>(1))) / (z + detail::number<V>(1));
+  const V a = -absolute(x), least = detail::number<V>(detail::is_double<V> ? -746 : -104);
+  const detail::Reduced<V> e = detail::reduce_exp(select(a < least, least, a));  // NaN stays
+  const V z = detail::scale(e.expm1 + detail::number<V>(1), e.n, e.whole);
+  return select(x < detail::number<V>(0), z, detail::number<V>(1)) / (z + detail::number<V>(1));
 }
 template <class V>
 NACRE_INLINE V tanh(V x) {
@@ -820,7 +830,7 @@ NACRE_INLINE V pow(V x, V y) {
     // e^(high + low)
     const detail::Reduced<V> e = detail::reduce_exp(high);
     const V extra = select(absolute(p.high) < detail::number<V>(800), low, zero);
-    const V near = detail::scale(detail::number<V>(1) + (e.expm1 + fma(e.expm1, extra, extra)), e.n);
+    const V near = detail::scale(detail::number<V>(1) + (e.expm1 + fma(e.expm1, extra, extra)), e.n, e.whole);
     const V edge = exp(detail::clamp_number(y * log(a), -1e300, 1e300));
     const auto ordinary = usual & (y == y) & (x == x);
     return detail::power_limits(x, y, select(ordinary, near, edge));
