@@ -46,7 +46,7 @@ Machine machine_of(const Target& target) {
 int64_t ceiling(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 bool is_wide(const Shape& shape, const HalfProduct& product, const Target& target) {
-  return target.compute_capability == 90 && product.factors == Factors::half && !product.b_along_n && !product.elements && shape.rows % 64 == 0 && shape.warps_m * 16 == shape.rows && shape.warps_n == 1;
+  return target.compute_capability == 90 && product.factors != Factors::exact && !product.b_along_n && !product.elements && shape.rows % 64 == 0 && shape.warps_m * 16 == shape.rows && shape.warps_n == 1;
 }
 
 // What a thread has without tensor cores: results, and their operands.
@@ -129,7 +129,7 @@ HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target
     for (const Shape& shape : kExact) consider(shape);
   else
     for (const Shape& shape : kAny) consider(shape);
-  if (target.compute_capability == 90 && product.factors == Factors::half && !product.b_along_n && !product.elements)
+  if (target.compute_capability == 90 && product.factors != Factors::exact && !product.b_along_n && !product.elements)
     for (const Shape& shape : kWide) consider(shape);
   return best;
 }

@@ -1,6 +1,7 @@
 #include "compiler/layout/precision.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <set>
@@ -17,6 +18,7 @@ namespace {
 struct Uses {
   std::set<BufferId> contracted, convolved;  // operands; second operands of convolutions
   std::set<BufferId> exact;                  // what stays float32
+  std::set<BufferId> read;                   // by other than products
 };
 
 Uses uses_of(const LoopProgram& program) {
@@ -32,6 +34,7 @@ Uses uses_of(const LoopProgram& program) {
         else
           uses.contracted.insert(c.operands[i].buffer);
         if (conv && i == 1) uses.convolved.insert(c.operands[i].buffer);
+        if (i > 2) uses.read.insert(c.operands[i].buffer);  // a mask
       }
       for (BufferId id : c.results) uses.exact.insert(id);
     }
@@ -43,8 +46,11 @@ Uses uses_of(const LoopProgram& program) {
     for (const Nest& nest : group.nests) {
       bool turns = false;
       for (const Scalar& s : nest.code) turns = turns || s.prim == "sin" || s.prim == "cos";
-      for (const Scalar& s : nest.code)
-        if (turns && s.op == ScalarOp::load) uses.exact.insert(s.buffer);
+      for (const Scalar& s : nest.code) {
+        if (s.op != ScalarOp::load) continue;
+        uses.read.insert(s.buffer);
+        if (turns) uses.exact.insert(s.buffer);
+      }
       for (const Store& s : nest.stores) {
         if (nest.reduced > 0 && !uses.contracted.contains(s.buffer)) uses.exact.insert(s.buffer);
         if (s.mode != StoreMode::assign) uses.exact.insert(s.buffer);
@@ -53,8 +59,18 @@ Uses uses_of(const LoopProgram& program) {
   return uses;
 }
 
-// The tensor's elements as floats of another type, in the order of the dims that is given.
-HostTensor narrowed(const HostTensor& from, nacre_dtype to, const std::vector<int>& order) {
+// To the nearest number of 11 bits.
+float in_11_bits(float x) {
+  if (!std::isfinite(x)) return x;
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  bits = (bits + 0x1000) & ~0x1fffu;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+// The tensor's elements as floats of another type, or of 11 bits, in the order of the dims that is given.
+HostTensor narrowed(const HostTensor& from, nacre_dtype to, const std::vector<int>& order, bool tf32 = false) {
   std::byte* bytes = nullptr;
   HostTensor result = make_tensor(to, from.shape, &bytes);
   const auto* source = reinterpret_cast<const float*>(from.data.get());
@@ -67,7 +83,7 @@ HostTensor narrowed(const HostTensor& from, nacre_dtype to, const std::vector<in
   int64_t offset = 0;
   for (int64_t i = 0; i < count; ++i) {
     if (to == NACRE_f32)
-      floats[i] = source[offset];
+      floats[i] = tf32 ? in_11_bits(source[offset]) : source[offset];
     else
       halves[i] = to == NACRE_f16 ? interpreting::to_f16(source[offset]) : interpreting::to_bf16(source[offset]);
     for (size_t n = rank; n-- > 0;) {
@@ -119,9 +135,11 @@ void lower_precision(LoopProgram& program, std::map<std::string, HostTensor>& we
         b.order.clear();
         continue;
       }
-      if (to == NACRE_f32 && b.order.empty()) continue;
-      const std::string name = b.target + "." + nacre_dtype_name(to) + (b.order.empty() ? "" : b.shape[1].is(1) ? ".first" : ".last");
-      if (!weights.contains(name)) weights.emplace(name, narrowed(whole, to, order));
+      // Tensor cores would cut or round it as often as they read it.
+      const bool tf32 = precision == Precision::tf32 && !uses.read.contains(id);
+      if (to == NACRE_f32 && b.order.empty() && !tf32) continue;
+      const std::string name = b.target + "." + (tf32 ? "tf32" : nacre_dtype_name(to)) + (b.order.empty() ? "" : b.shape[1].is(1) ? ".first" : ".last");
+      if (!weights.contains(name)) weights.emplace(name, narrowed(whole, to, order, tf32));
       b.target = name;
       b.dtype = to;
     } else if (to != NACRE_f32 && b.kind == BufferKind::weight && !uses.contracted.contains(id) && b.order.empty() && is_exact_in(weights.at(b.target), to)) {

@@ -1,6 +1,6 @@
 // Products of matrices of 16-bit floats on tensor cores, accumulated in float32: with what sm_80 and later have (mma.sync, ldmatrix,
-// cp.async), and wgmma and clusters where the device has them. Of float32, too: rounded to the 11 bits of TF32 as they are multiplied,
-// or exact, without tensor cores, in partial sums of 128 terms so that the error does not grow with the length. Then what is said of 8
+// cp.async), and wgmma and clusters where the device has them. Of float32, too: of which tensor cores take the 11 bits of TF32 (to the
+// nearest, but for what wgmma reads, which it cuts), or exact, without tensor cores, in partial sums of 128 terms so that the error does not grow with the length. Then what is said of 8
 // elements is said of 4, and of 64 terms of 32.
 //
 //   gemm_half<Tile>(batches, m, n, k, a, b, epilogue, launch)
@@ -116,39 +116,35 @@ NACRE_INLINE uint64_t described(uint32_t at) { return (at >> 4 & 0x3fff) | 1ull 
   NACRE_P64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, " \
             "%88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "   \
             "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-#define NACRE_WGMMA(n, type, places, first, second, ...)                                                                                        \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #type "." #type " {" places "}, " first \
-               ", " second ", p, 1, 1, 0, 0;\n}\n"                                                                                              \
-               : __VA_ARGS__                                                                                                                    \
+#define NACRE_WGMMA(shape, type, turns, places, first, second, ...)                                                                      \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\nwgmma.mma_async.sync.aligned." #shape ".f32." #type "." #type " {" places "}, " \
+               first ", " second ", p, 1, 1" turns ";\n}\n"                                                                              \
+               : __VA_ARGS__                                                                                                             \
                : "l"(a), "l"(b))
-template <bool kBFloat>
+#define NACRE_MULTIPLY(n, ...)                            \
+  if constexpr (kFloats)                                  \
+    NACRE_WGMMA(m64n##n##k8, tf32, "", __VA_ARGS__);       \
+  else if constexpr (kBFloat)                             \
+    NACRE_WGMMA(m64n##n##k16, bf16, ", 0, 0", __VA_ARGS__); \
+  else                                                    \
+    NACRE_WGMMA(m64n##n##k16, f16, ", 0, 0", __VA_ARGS__)
+template <bool kBFloat, bool kFloats>
 NACRE_INLINE void multiply_wide(float (&c)[4][4], uint64_t a, uint64_t b) {
-  if constexpr (kBFloat)
-    NACRE_WGMMA(32, bf16, NACRE_P16, "%16", "%17", NACRE_C16(0));
-  else
-    NACRE_WGMMA(32, f16, NACRE_P16, "%16", "%17", NACRE_C16(0));
+  NACRE_MULTIPLY(32, NACRE_P16, "%16", "%17", NACRE_C16(0));
 }
-template <bool kBFloat>
+template <bool kBFloat, bool kFloats>
 NACRE_INLINE void multiply_wide(float (&c)[8][4], uint64_t a, uint64_t b) {
-  if constexpr (kBFloat)
-    NACRE_WGMMA(64, bf16, NACRE_P32, "%32", "%33", NACRE_C16(0), NACRE_C16(4));
-  else
-    NACRE_WGMMA(64, f16, NACRE_P32, "%32", "%33", NACRE_C16(0), NACRE_C16(4));
+  NACRE_MULTIPLY(64, NACRE_P32, "%32", "%33", NACRE_C16(0), NACRE_C16(4));
 }
-template <bool kBFloat>
+template <bool kBFloat, bool kFloats>
 NACRE_INLINE void multiply_wide(float (&c)[16][4], uint64_t a, uint64_t b) {
-  if constexpr (kBFloat)
-    NACRE_WGMMA(128, bf16, NACRE_P64, "%64", "%65", NACRE_C16(0), NACRE_C16(4), NACRE_C16(8), NACRE_C16(12));
-  else
-    NACRE_WGMMA(128, f16, NACRE_P64, "%64", "%65", NACRE_C16(0), NACRE_C16(4), NACRE_C16(8), NACRE_C16(12));
+  NACRE_MULTIPLY(128, NACRE_P64, "%64", "%65", NACRE_C16(0), NACRE_C16(4), NACRE_C16(8), NACRE_C16(12));
 }
-template <bool kBFloat>
+template <bool kBFloat, bool kFloats>
 NACRE_INLINE void multiply_wide(float (&c)[32][4], uint64_t a, uint64_t b) {
-  if constexpr (kBFloat)
-    NACRE_WGMMA(256, bf16, NACRE_P128, "%128", "%129", NACRE_C16(0), NACRE_C16(4), NACRE_C16(8), NACRE_C16(12), NACRE_C16(16), NACRE_C16(20), NACRE_C16(24), NACRE_C16(28));
-  else
-    NACRE_WGMMA(256, f16, NACRE_P128, "%128", "%129", NACRE_C16(0), NACRE_C16(4), NACRE_C16(8), NACRE_C16(12), NACRE_C16(16), NACRE_C16(20), NACRE_C16(24), NACRE_C16(28));
+  NACRE_MULTIPLY(256, NACRE_P128, "%128", "%129", NACRE_C16(0), NACRE_C16(4), NACRE_C16(8), NACRE_C16(12), NACRE_C16(16), NACRE_C16(20), NACRE_C16(24), NACRE_C16(28));
 }
+#undef NACRE_MULTIPLY
 #undef NACRE_WGMMA
 #undef NACRE_P128
 #undef NACRE_P64
@@ -329,7 +325,7 @@ NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, cons
   using namespace detail;
   constexpr int kThreads = T::warps_m * T::warps_n * 32, kDepth = T::floats ? 32 : 64, kM = T::rows, kN = T::columns, kStages = T::stages, kSplits = T::splits;
 #ifdef NACRE_WARPGROUPS
-  constexpr bool kWide = !T::floats && !T::b_along_n && kM % 64 == 0 && T::warps_m * 16 == kM && T::warps_n == 1 && (kN == 32 || kN == 64 || kN == 128 || kN == 256);
+  constexpr bool kWide = !T::exact && !T::b_along_n && kM % 64 == 0 && T::warps_m * 16 == kM && T::warps_n == 1 && (kN == 32 || kN == 64 || kN == 128 || kN == 256);
 #else
   constexpr bool kWide = false;
 #endif
@@ -415,7 +411,7 @@ NACRE_INLINE void gemm_half(I batches, I m, I n, I k, A a, B b, E epilogue, cons
         __syncthreads();
         open_products();
         NACRE_UNROLL for (int quarter = 0; quarter < 4; ++quarter)
-          multiply_wide<T::bfloat>(sums[0], described(from_a + warp / 4 * 8192 + quarter * 32), described(from_b + quarter * 32));
+          multiply_wide<T::bfloat, T::floats>(sums[0], described(from_a + warp / 4 * 8192 + quarter * 32), described(from_b + quarter * 32));
         close_products();
         await_products<1>();
         begin();

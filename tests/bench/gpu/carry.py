@@ -38,6 +38,13 @@ def orders(rank):
     return found
 
 
+def of_dtype(tensor, dtype):
+    """As a dtype of torch by name, or `tf32`: float32 numbers rounded to 11 bits."""
+    if dtype != "tf32":
+        return tensor.to(getattr(torch, dtype))
+    return ((tensor.float().contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
 def made_again(name, precision):
     """digest: (name, dtype, order) of what the module's weights may have become."""
     module, _ = models.create(name, 1, models.exported_in(name, precision))
@@ -45,11 +52,12 @@ def made_again(name, precision):
     for key, tensor in module.state_dict().items():
         if not tensor.is_floating_point():
             continue
-        for dtype in {tensor.dtype, models.DTYPES[precision]}:
+        names = {str(dtype).split(".")[1] for dtype in (tensor.dtype, models.DTYPES[precision])}
+        for dtype in sorted(names) + (["tf32"] if precision == "tf32" else []):
             for order, dims in orders(tensor.dim()).items():
-                data = contents(tensor.to(dtype).permute(dims))
+                data = contents(of_dtype(tensor, dtype).permute(dims))
                 if len(data) > SMALL:
-                    found.setdefault(hashlib.sha1(data).hexdigest(), (key, str(dtype).split(".")[1], order))
+                    found.setdefault(hashlib.sha1(data).hexdigest(), (key, dtype, order))
     return found
 
 
@@ -95,7 +103,7 @@ def fill(case):
     with open(case / "model.nacre", "r+b") as file:
         for at, size, key, dtype, order in holes:
             tensor = state[key]
-            data = contents(tensor.to(getattr(torch, dtype)).permute(orders(tensor.dim())[order]))
+            data = contents(of_dtype(tensor, dtype).permute(orders(tensor.dim())[order]))
             if len(data) != size:
                 raise SystemExit(f"{case}: {key} has {len(data)} bytes, {size} are wanted")
             file.seek(at)
