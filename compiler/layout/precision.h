@@ -5,6 +5,7 @@
 //   - User inputs, outputs and state keep their types, and so do vectors of weights (biases, scales) that 16 bits do not hold as they are.
 //   - Temporaries become 16-bit, but for results of reductions that no contraction reads, and for what sin and cos are taken of.
 //   - Weights of convolutions lie channels-last.
+//   - With TF32, weights that products alone read are rounded to 11 bits here, and not as often as they are read.
 #pragma once
 
 #include <map>
