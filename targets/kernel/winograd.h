@@ -205,6 +205,11 @@ NACRE_INLINE void conv_winograd(const S& s, const float* __restrict in, const fl
       const isize y0 = tile / columns % rows * kOut - s.pad_h, x0 = tile % columns * kOut - s.pad_w;
       const float* from = in + (n * s.sn + y0 * s.sh + x0 * s.sw);
       if (y0 >= 0 && x0 >= 0 && y0 + T <= s.h && x0 + T <= s.w) {
+        if (s.h * s.sh > NACRE_L2_BYTES / 4) {  // what the next patch has beyond this one, in rows that are far apart
+          NACRE_ROLLED for (int i = 0; i < T; ++i) {
+            NACRE_ROLLED for (isize c = 0; c < kOut * s.ic; c += 16) NACRE_PREFETCH(from + (i * s.sh + T * s.sw + c), 3);
+          }
+        }
         detail::transform_patch<W>(from, s.sh, s.sw, s.ic, patches + t * pitch, plane);
         continue;
       }
