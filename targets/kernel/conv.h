@@ -422,11 +422,96 @@ NACRE_INLINE void transposed_phases(const S& s, const float* in, const float* we
   }
 }
 
+// Whether each result is made of one pixel: steps as long as the filter, and nothing beyond.
+template <class S>
+inline constexpr bool takes_one_pixel = false;
+template <class B, isize H, isize W, class IC, class OC, isize KH, isize KW, isize OH, isize OW, class... Strides>
+inline constexpr bool takes_one_pixel<Conv<B, C<H>, C<W>, IC, OC, C<1>, C<KH>, C<KW>, C<KH>, C<KW>, C<0>, C<0>, C<1>, C<1>, C<OH>, C<OW>, Strides...>> =
+    OH == H * KH && OW == W * KW;
+
+// Then the phases are columns of one product over the pixels of the image: as many of them as registers hold share each pixel.
+template <int NV, class S, class Epilogue>
+NACRE_INLINE void transposed_product(const S& s, const float* __restrict in, const float* __restrict weights, int thread, int threads,
+                                     Epilogue epilogue) {
+  constexpr int kStrideH = decltype(s.stride_h)::value, kStrideW = decltype(s.stride_w)::value, kPhases = kStrideH * kStrideW;
+  constexpr int kMost = kMaxNV / NV, kShared = kMost >= 4 && kPhases % 4 == 0 ? 4 : kMost >= 2 && kPhases % 2 == 0 ? 2 : 1;
+  constexpr int kVectors = kShared * NV, MR = tile_rows(kVectors), NR = NV * VL;
+  const Conv image{.batch = s.batch, .h = s.h, .w = s.w, .ic = s.ic, .oc = s.oc, .groups = C<1>{}, .kh = C<1>{}, .kw = C<1>{}, .stride_h = C<1>{},
+                   .stride_w = C<1>{}, .pad_h = C<0>{}, .pad_w = C<0>{}, .dilation_h = C<1>{}, .dilation_w = C<1>{}, .oh = s.h, .ow = s.w, .sn = s.sn,
+                   .sh = s.sh, .sw = s.sw};
+  const auto pixels = times(times(s.batch, s.h), s.w);
+  const isize panels = ceil_div(s.oc, NR), size = panels * s.ic * NR;
+  const Range mine = split(row_tiles(pixels, MR).count, thread, threads);
+  // Few enough tiles that what they read, and the rows of results that they write between each other's, stay in cache.
+  const isize block = imax(1, kBlockFloats / 2 / (MR * (s.ic + kPhases * s.oc)));
+  NACRE_ROLLED for (isize t = mine.begin; t < mine.end; t += block) {
+    const isize t_end = imin(mine.end, t + block);
+    NACRE_ROLLED for (isize phase = 0; phase < kPhases; phase += kShared) {
+      NACRE_ROLLED for (isize panel = 0; panel < panels; ++panel) {
+        const float* b = weights + phase * size + panel * s.ic * NR;
+        const auto result = [&](const Pixel& p, int q, isize lane, vf value, int lanes) NACRE_LAMBDA {
+          const isize own = phase + q;
+          epilogue(p.n, p.y * kStrideH + own / kStrideW, p.x * kStrideW + own % kStrideW, panel * NR + lane, value, lanes);
+        };
+        for_tiles<MR, kVectors>(
+            pixels, t, t_end, !is_long<Epilogue> && (panel + 1) * NR <= s.oc,
+            [&]<int R>(Tile<R, kVectors>& tile, isize first) NACRE_LAMBDA {
+              const float* a[R];
+              Pixel p = pixel_at(image, first);
+              NACRE_UNROLL for (int i = 0; i < R; ++i) {
+                a[i] = in + (p.n * s.sn + p.y * s.sh + p.x * s.sw);
+                if (is_constant<decltype(pixels)>::value || first + i + 1 < pixels) next(image, p);
+              }
+              NACRE_ALIGNED float sum[R * kVectors * VL];
+              NACRE_ROLLED for (isize piece = 0; piece < s.ic; piece += kTilePieceK) {
+                if (piece > 0) tile.write(sum);
+                tile.clear();
+                NACRE_ROLLED for (isize l = piece; l < imin(s.ic, piece + kTilePieceK); ++l) {
+                  vf bv[kVectors];
+                  NACRE_UNROLL for (int q = 0; q < kShared; ++q) {
+                    NACRE_UNROLL for (int v = 0; v < NV; ++v) bv[q * NV + v] = load(b + q * size + l * NR + v * VL);
+                  }
+                  NACRE_UNROLL for (int i = 0; i < R; ++i) {
+                    const vf av = splat(a[i][l]);
+                    NACRE_UNROLL for (int q = 0; q < kVectors; ++q) tile.acc[i][q] = fma(av, bv[q], tile.acc[i][q]);
+                  }
+                }
+                if (piece > 0) tile.add(sum);
+              }
+            },
+            [&]<int R>(const Tile<R, kVectors>& tile, isize first) NACRE_LAMBDA {
+              Pixel p = pixel_at(image, first);
+              NACRE_UNROLL for (int i = 0; i < R; ++i) {
+                NACRE_UNROLL for (int q = 0; q < kVectors; ++q) result(p, q / NV, q % NV * VL, tile.acc[i][q], VL);
+                next(image, p);
+              }
+            },
+            [&](isize rows, isize first, const float* values) NACRE_LAMBDA {
+              Pixel p = pixel_at(image, first);
+              const isize width = imin(NR, s.oc - panel * NR);
+              NACRE_ROLLED for (isize i = 0; i < rows; ++i) {
+                NACRE_ROLLED for (int q = 0; q < kShared; ++q) {
+                  NACRE_ROLLED for (isize v = 0; v < width; v += VL) {
+                    result(p, q, v, load(values + (i * kVectors + q * NV) * VL + v), static_cast<int>(imin(VL, width - v)));
+                  }
+                }
+                next(image, p);
+              }
+            });
+      }
+    }
+  }
+}
+
 }  // namespace detail
 
 template <int NV, class S, class Epilogue>
 NACRE_INLINE void conv_transposed(const S& s, const float* in, const float* weights, float* scratch, int thread,
                                   int threads, Epilogue epilogue) {
+  if constexpr (detail::takes_one_pixel<S>) {
+    detail::transposed_product<NV>(s, in, weights, thread, threads, epilogue);
+    return;
+  }
   detail::clear_row(scratch, conv_scratch(s.ic));
   detail::transposed_phases<0, NV>(s, in, weights, scratch, thread, threads, epilogue);
 }
