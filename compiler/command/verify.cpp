@@ -16,6 +16,7 @@
 #include <cmath>
 #include <cstring>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -331,6 +332,15 @@ std::vector<Verdict> verify_all(const VerifyOptions& options) {
 int verify(VerifyOptions options) {
   if (!options.stage.empty()) stage_of(options.stage, kRunStages);
   if (!options.tuning.empty()) options.decisions = std::make_shared<Decisions>(parse_decisions(read_file(options.tuning), options.tuning));
+  if (!options.pack.empty()) {
+    std::map<std::string, std::string> packed;  // folder: case
+    for (const std::string& path : options.cases) {
+      const std::string folder = (std::filesystem::absolute(path).lexically_normal() / "").parent_path().filename().string();
+      if (const auto [other, added] = packed.emplace(folder, path); !added)
+        fail(ErrorKind::user, "--pack would write {} and {} into the same folder, {}: give them in calls of their own, with other folders", other->second, path,
+             (std::filesystem::path(options.pack) / folder).string());
+    }
+  }
   if (options.jobs == 0) {
     cpu_set_t set;
     options.jobs = ::sched_getaffinity(0, sizeof set, &set) == 0

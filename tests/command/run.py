@@ -394,6 +394,7 @@ def test_verify_reports_each_case(bench):
     assert not bad["passed"] and bad["reason"] and bad["stage"] == "functional", str(done)
     assert 0.9e-4 < bad["max_error"] < 1.1e-4, str(done)
     assert fine["passed"], str(done)
+    bench.refuses("verify", "--target", "cuda-sm_90", "--pack", folder / "packs", good / "model.pt2", wrong / "model.pt2", says=("same folder", "floor/model.pt2", "wrong/model.pt2"))
 
 
 def test_results_as_large_as_the_data_say(bench):
