@@ -79,17 +79,17 @@ void NestEmitter::emit_in_registers(int width, int64_t pieces, std::map<std::str
     if (s.op != ScalarOp::load || !s.when.empty() || context_.program[s.buffer].kind == BufferKind::local || !depends_[i].contains(along) || !is_piece(s.buffer, address_[i])) continue;
     const auto known = kept.find(row_key(i));
     if (known == kept.end()) continue;
-    piece_loads_[static_cast<int>(i)] = known->second.name + "[k]";
+    piece_loads_[static_cast<int>(i)] = known->second.name + "[chunk]";
     if (!known->second.loaded) fresh.emplace_back(i, known->second.name);
     known->second.loaded = true;
   }
   const auto outside = open_;
-  out.open("NACRE_UNROLL for (int k = 0; k < {}; ++k) {{", pieces);
-  out.line("const isize first = {} * (team.rank() + {} * k);", kPiece, width);
+  out.open("NACRE_UNROLL for (int chunk = 0; chunk < {}; ++chunk) {{", pieces);
+  out.line("const isize first = {} * (team.rank() + {} * chunk);", kPiece, width);
   const bool guarded = width * pieces * kPiece != length;
   if (guarded) out.open("if (first < {}) {{", length);
   for (const auto& [i, name] : fresh)
-    out.line("{}[k] = load_piece({} + {});", name, context_.pointer(nest_.code[i].buffer), cpp(address_[i].substitute({{along, Expr::symbol("first")}}), facts_));
+    out.line("{}[chunk] = load_piece({} + {});", name, context_.pointer(nest_.code[i].buffer), cpp(address_[i].substitute({{along, Expr::symbol("first")}}), facts_));
   held_.assign(nest_.code.size(), false);
   if (!reduces.empty())
     for (size_t i = 0; i < inside.size(); ++i) held_[i] = !inside[i];
@@ -100,7 +100,7 @@ void NestEmitter::emit_in_registers(int width, int64_t pieces, std::map<std::str
   out.open("NACRE_UNROLL for (int lane = 0; lane < {}; ++lane) {{", kPiece);
   out.line("[[maybe_unused]] const isize {} = first + lane;", along);
   open_.insert(along);
-  row_element_ = fmt::format("{} * k + lane", kPiece);
+  row_element_ = fmt::format("{} * chunk + lane", kPiece);
   emit_ready();
   for (int i : reduces) {
     const Scalar& s = nest_.code[static_cast<size_t>(i)];
