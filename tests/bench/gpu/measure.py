@@ -356,7 +356,7 @@ def main():
 
     began = time.monotonic()
     results = json.loads(options.out.read_text()) if options.out.exists() else {"rows": []}
-    results.update(machine=machine(), date=time.strftime("%Y-%m-%d"), commit=options.commit or results.get("commit", ""))
+    results.update(machine=machine(), date=time.strftime("%Y-%m-%d"), commit=options.commit)
     results["limits"] = limits()
     print(results["machine"], results["limits"], flush=True)
     torch.cuda.empty_cache()
@@ -398,7 +398,7 @@ def main():
                     last = (scratch / "{}-{}-{}.log".format(*key)).read_text().strip().split("\n")[-1][:200]
                     lines = [json.dumps({"model": key[0], "precision": key[1], "batch": key[2], "contenders": {}, "reason": f"ended with {process.returncode}: {last}"})]
                 for line in lines:
-                    row = json.loads(line)
+                    row = {**json.loads(line), "commit": options.commit}
                     merge(results, row)
                     print(report.line(row), flush=True)
                 options.out.write_text(json.dumps(results, indent=1))

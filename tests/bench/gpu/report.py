@@ -39,12 +39,18 @@ def cell(row, contender):
     return f"{time:.0f}" + (f" ({kernels})" if kernels else "")
 
 
+def commits(rows):
+    """What nacre was made of, where the rows say it."""
+    found = sorted({r["commit"] for r in rows if r.get("commit")})
+    return f" (nacre at {', '.join(found)})" if found else ""
+
+
 def section(rows, precision, batch):
     rows = [r for r in rows if r["precision"] == precision and r["batch"] == batch and r["model"] in models.MODELS]
     if not rows:
         return []
     rows.sort(key=lambda r: list(models.MODELS).index(r["model"]))
-    lines = [f"### {precision}, batch {batch}", "", "| | nacre | " + " | ".join(TITLES[a] for a in ANCHORS) + " | times the best | error of limit |", "| --- " + "| ---: " * 6 + "|"]
+    lines = [f"### {precision}, batch {batch}{commits(rows)}", "", "| | nacre | " + " | ".join(TITLES[a] for a in ANCHORS) + " | times the best | error of limit |", "| --- " + "| ---: " * 6 + "|"]
     times, against = [], {a: [] for a in ANCHORS}
     for r in rows:
         mine, best = us(r, "nacre"), best_anchor(r)
@@ -85,12 +91,12 @@ def single_kernels(results):
         if r["model"].endswith("decode") and us(r, "nacre"):
             rate = r["weight_bytes"] / us(r, "nacre") / 1e3
             lines.append(f"| {r['model']} | {us(r, 'nacre'):.0f} | {rate:.0f} GB/s | {rate / limits['read_gbs']:.0%} of the read bandwidth (weights and cache) | {r.get('of_limit', {}).get('nacre', '-')} |")
-    return ["### Kernels by themselves, and decoding", "", "| | us | rate | share | error of limit |", "| --- | ---: | ---: | --- | ---: |", *lines, ""] if lines else []
+    return [f"### Kernels by themselves, and decoding{commits(rows)}", "", "| | us | rate | share | error of limit |", "| --- | ---: | ---: | --- | ---: |", *lines, ""] if lines else []
 
 
 def markdown(results):
     m, limits = results["machine"], results["limits"]
-    lines = [f"{results['date']}, {m['device']}, driver {m['driver']}, torch {m['torch']}" + (f"; nacre at {results['commit']}" if results.get("commit") else "") + ".",
+    lines = [f"{results['date']}, {m['device']}, driver {m['driver']}, torch {m['torch']}" + ".",
              f"The device, by PyTorch: copies {limits['copy_gbs']} GB/s, reads {limits['read_gbs']} GB/s, fp16 {limits['fp16_tflops']} TFLOP/s, fp32 {limits['fp32_tflops']} TFLOP/s.", "",
              "GPU time of a call in microseconds, median of calls in turns; kernels in brackets. Errors as parts of the rule's limit.", ""]
     for precision in ("fp16", "bf16", "tf32", "fp32"):
