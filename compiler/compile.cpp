@@ -77,6 +77,7 @@ struct Form {
   const Target* target = nullptr;
   std::vector<KernelSource> kernels = {};  // of the groups
   std::vector<uint32_t> kernel_of = {};    // their numbers
+  std::vector<OtherKernel> others = {};
   MemoryPlan plan = {};
 };
 
@@ -142,6 +143,27 @@ std::vector<KernelSource> emit_kernels(const LoopProgram& program, const Target&
   return kernels;
 }
 
+// The kernels of every choice that is open, the groups' own among them.
+std::vector<OtherKernel> emit_candidates(const Form& form, const SymbolNodes& nodes) {
+  std::vector<OtherKernel> others;
+  Decisions& decisions = *form.target->decisions;
+  for (size_t g = 0; g < form.kernels.size(); ++g) {
+    const KernelSource& own = form.kernels[g];
+    const auto open = decisions.open.find(own.question);
+    if (own.question.empty() || open == decisions.open.end()) continue;
+    const std::vector<std::string> choices = open->second;
+    others.push_back({g, choices[0], own, 0});
+    for (size_t i = 1; i < choices.size(); ++i) {
+      decisions.trial = i;
+      KernelSource kernel = emit_kernel(form.program, form.program.groups[g], *form.target, nodes);
+      check(kernel.buffers == own.buffers && kernel.starts == own.starts, "{} has other operands with {}", own.name, choices[i]);
+      others.push_back({g, choices[i], std::move(kernel), 0});
+    }
+    decisions.trial = 0;
+  }
+  return others;
+}
+
 // Into the limit of memory, or Error{user}.
 void fit(Form& form, const CompileOptions& options) {
   report(options, "fit memory");
@@ -181,6 +203,7 @@ void finish_form(Form& form, const EntryTables& entry, PackedWeights& packed, co
   }
   dump(options, "5-layout", form.label, ".loops", [&] { return print(form.program); });
   form.kernels = emit_kernels(form.program, *form.target, nodes);
+  if (options.candidates && form.target->compute_capability) form.others = emit_candidates(form, nodes);
 }
 
 // Whether its code, as PTX, is what devices run that none of the targets is for.
@@ -216,11 +239,16 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const st
     if (!options.library.empty()) kernels.prefix = options.library + "_";
     for (EntryForms& entry : entries)
       for (Form& form : entry.forms)
-        if (form.target == target) form.kernel_of = kernels.add(form.kernels);
+        if (form.target == target) {
+          form.kernel_of = kernels.add(form.kernels);
+          for (OtherKernel& other : form.others) other.number = kernels.add({other.kernel})[0];
+        }
     for (EntryForms& entry : entries)
       for (Form& form : entry.forms)
-        if (form.target == target)
+        if (form.target == target) {
           for (uint32_t& kernel : form.kernel_of) kernel += kernel_count;
+          for (OtherKernel& other : form.others) other.number += kernel_count;
+        }
     kernel_count += static_cast<uint32_t>(kernels.sources.size());
     questions.resize(kernel_count);
     for (const EntryForms& entry : entries)
@@ -264,7 +292,7 @@ CompiledModel assemble(std::vector<EntryForms>& entries, Tables tables, const st
       kinds.back().push_back(form.kind);
       narrowings.back().push_back(form.narrowing);
       const std::string name = targets.size() == 1 ? form.name : form.name + ", " + form.target->name;
-      MadeVariant variant = make_variant({name, form.program, form.kernels, form.kernel_of, form.weights, form.shared}, form.plan, entry.graph, common,
+      MadeVariant variant = make_variant({name, form.program, form.kernels, form.kernel_of, form.weights, form.shared, form.others}, form.plan, entry.graph, common,
                                          tables, form.target->feature_bits);
       common.entry.variants.push_back(std::move(variant.variant));
       arena_texts.back().push_back(std::move(variant.arena_text));

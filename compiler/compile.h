@@ -39,6 +39,7 @@ struct CompileOptions {
   bool small_code = false;  // kernels compiled for size
   // What takes the place of what cost models choose (tuning.h); null: nothing does.
   std::shared_ptr<Decisions> decisions;
+  bool candidates = false;  // of devices: kernels for every choice of what `decisions`, which must be there, leave open
   // What is being done, and how far: `done` of `total` (0: not counted).
   std::function<void(const std::string& what, size_t done, size_t total)> progress;
   // Receives the product of each layer: a file name that sorts in the order of the pipeline, and its text.

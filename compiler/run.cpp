@@ -137,12 +137,13 @@ RuntimeModel RuntimeModel::open(const std::filesystem::path& path, const Imports
   return model;
 }
 
-RuntimeModel RuntimeModel::open(const AlignedBytes& bytes, std::string name, const Imports& imports) {
+RuntimeModel RuntimeModel::open(const AlignedBytes& bytes, std::string name, const Imports& imports, std::uint32_t device) {
   RuntimeModel model;
   model.name_ = std::move(name);
   nacre_model* opened = nullptr;
   nacre_error error{};
-  const nacre_open_options options = with_imports(imports);
+  nacre_open_options options = with_imports(imports);
+  options.device = device;
   const nacre_status status =
       nacre_model_open_memory(bytes.data(), bytes.size(), &options, &opened, &error);
   check(status != NACRE_BAD_ARTIFACT, "the runtime refuses {}: {}", model.name_, error.message);

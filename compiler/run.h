@@ -35,7 +35,7 @@ class RuntimeModel {
                            const std::string& weights = {});
   // `bytes` must outlive the model. `name` is for messages. The artifact is the compiler's own: that
   // it is damaged is an Error{internal}.
-  static RuntimeModel open(const AlignedBytes& bytes, std::string name, const Imports& imports = {});
+  static RuntimeModel open(const AlignedBytes& bytes, std::string name, const Imports& imports = {}, std::uint32_t device = NACRE_DEVICE_ANY);
 
   const nacre_model* get() const { return model_.get(); }
   const std::string& name() const { return name_; }

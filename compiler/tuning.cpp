@@ -1,9 +1,14 @@
 #include "compiler/tuning.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <sstream>
 
 #include "compiler/support/error.h"
@@ -51,58 +56,194 @@ std::vector<Timed> what_to_time(const std::vector<Method>& methods, const Compil
   return found;
 }
 
-// A variant's time by question, in microseconds: of each command the least of all rounds.
+// The kernels of a variant, and what they take by question.
 class Clocked {
  public:
-  Clocked(const CompiledModel& model, const Timed& what)
-      : racer_(variant_alone(model.artifact, what.entry, what.variant), what.entry, what.inputs, true) {
-    for (const formats::Command& c : model.artifact.entries[what.entry].variants[what.variant].commands)
-      commands_.push_back({c.kind == NACRE_COMMAND_call ? model.questions[c.target] : "", 1e300});
+  // `questions`: of each command.
+  Clocked(const formats::Artifact& artifact, uint32_t entry, const std::vector<HostTensor>& inputs, std::vector<std::string> questions, uint32_t device = NACRE_DEVICE_ANY,
+          const Imports& imports = {})
+      : racer_(artifact, entry, inputs, true, device, imports), questions_(std::move(questions)) {
+    round();
+    spent_ = 0;
   }
 
-  double round() {
+  // Microseconds of one call.
+  std::map<std::string, double> round() {
+    std::map<std::string, double> times;
     nacre_profile_clear(racer_.session());
-    const double took = racer_.run();
-    for (uint32_t i = 0; i < commands_.size(); ++i) {
+    spent_ += racer_.run();
+    for (uint32_t i = 0; i < questions_.size(); ++i) {
       nacre_profile_record record{};
-      if (commands_[i].question.empty() || nacre_profile(racer_.session(), i, &record) != NACRE_OK || record.calls == 0) continue;
-      commands_[i].least = std::min(commands_[i].least, static_cast<double>(record.time_ns) / 1e3);
+      if (!questions_[i].empty() && nacre_profile(racer_.session(), i, &record) == NACRE_OK && record.calls > 0) times[questions_[i]] += static_cast<double>(record.time_ns) / 1e3;
     }
-    return took;
+    return times;
   }
 
-  void add_to(std::map<std::string, double>& times) const {
-    for (const Command& c : commands_)
-      if (!c.question.empty() && c.least < 1e300) times[c.question] += c.least;
+  double spent() const { return spent_; }  // nanoseconds
+
+ private:
+  Racer racer_;
+  std::vector<std::string> questions_;
+  double spent_ = 0;
+};
+
+// By question: what the first takes, and how many times as long the second does.
+struct Race {
+  double first_us = 0;
+  double ratio = 1;
+};
+
+// Of several variants, or of one, called in turns, so that what else the machine does hits both alike.
+class Races {
+ public:
+  void run(Clocked& a, Clocked& b, double enough_ns) {
+    constexpr int kLeastRounds = 15, kMostRounds = 100;
+    std::map<std::string, std::vector<double>> times[2];
+    for (int round = 0; round < kMostRounds && (round < kLeastRounds || a.spent() + b.spent() < enough_ns); ++round)
+      for (int side = 0; side < 2; ++side)
+        for (const auto& [question, us] : (side ? b : a).round()) times[side][question].push_back(us);
+    for (auto& [question, first] : times[0]) {
+      const auto second = times[1].find(question);
+      if (second == times[1].end()) continue;
+      sums_[question].first += undisturbed(first);
+      sums_[question].second += undisturbed(second->second);
+    }
+  }
+
+  std::map<std::string, Race> result() const {
+    std::map<std::string, Race> result;
+    for (const auto& [question, us] : sums_)
+      if (us.first > 0 && us.second > 0) result[question] = {us.first, us.second / us.first};
+    return result;
   }
 
  private:
-  struct Command {
-    std::string question;
-    double least;
-  };
-  Racer racer_;
-  std::vector<Command> commands_;
+  // Of five calls the second fastest: some are interrupted, and a clock that jumps can make one look faster than any is.
+  static double undisturbed(std::vector<double>& us) {
+    const auto fifth = us.begin() + static_cast<std::ptrdiff_t>(us.size() / 5);
+    std::nth_element(us.begin(), fifth, us.end());
+    return *fifth;
+  }
+
+  std::map<std::string, std::pair<double, double>> sums_;
 };
 
-// Times of both by question, measured in turns, so that what else the machine does hits both alike.
-std::pair<std::map<std::string, double>, std::map<std::string, double>> race(const CompiledModel& first, const CompiledModel& second, const std::vector<Timed>& list) {
-  constexpr int kLeastRounds = 5, kMostRounds = 100;
-  constexpr double kEnough = 2e9;  // nanoseconds
-  std::pair<std::map<std::string, double>, std::map<std::string, double>> times;
+constexpr double kEnough = 3e9;  // nanoseconds of a race
+
+std::map<std::string, Race> race(const CompiledModel& first, const CompiledModel& second, const std::vector<Timed>& list) {
+  Races races;
   for (const Timed& what : list) {
-    Clocked a(first, what), b(second, what);
-    double spent = 0;
-    for (int round = 0; round < kMostRounds && (round < kLeastRounds || spent * static_cast<double>(list.size()) < kEnough); ++round) spent += a.round() + b.round();
-    a.add_to(times.first);
-    b.add_to(times.second);
+    const auto clocked = [&](const CompiledModel& model) {
+      std::vector<std::string> questions;
+      for (const formats::Command& c : model.artifact.entries[what.entry].variants[what.variant].commands)
+        questions.push_back(c.kind == NACRE_COMMAND_call ? model.questions[c.target] : "");
+      return Clocked(variant_alone(model.artifact, what.entry, what.variant), what.entry, what.inputs, std::move(questions));
+    };
+    Clocked a = clocked(first), b = clocked(second);
+    races.run(a, b, kEnough / static_cast<double>(list.size()));
   }
-  return times;
+  return races.result();
+}
+
+// What the races of the trials came to, as times of each choice.
+class Answers {
+ public:
+  explicit Answers(const Decisions& before) : before_(before) {}
+
+  size_t trials() const {
+    size_t most = 1;
+    for (const auto& [question, choices] : before_.open) most = std::max(most, choices.size());
+    return most;
+  }
+
+  void add(size_t trial, const std::map<std::string, Race>& raced) {
+    for (const auto& [question, race] : raced) {
+      const auto choices = before_.open.find(question);
+      if (choices == before_.open.end() || trial >= choices->second.size()) continue;
+      if (race.first_us > 0) {
+        const auto known = first_.try_emplace(question, race.first_us).first;
+        known->second = std::min(known->second, race.first_us);
+      }
+      std::vector<double>& all = ratios_[question];
+      all.resize(choices->second.size(), 1);
+      all[trial] = race.ratio;
+    }
+  }
+
+  ChoiceTimes times() const {
+    ChoiceTimes times;
+    for (const auto& [question, all] : ratios_) {
+      const auto first = first_.find(question);
+      for (double ratio : all) times[question].push_back(ratio * (first == first_.end() ? 1 : first->second));
+    }
+    return times;
+  }
+
+ private:
+  const Decisions before_;
+  std::map<std::string, std::vector<double>> ratios_;  // to the first choice
+  std::map<std::string, double> first_;                // that one's least time
+};
+
+std::string text_of(const std::map<std::string, Race>& races) {
+  std::string text;
+  for (const auto& [question, race] : races) text += fmt::format("{} {} {}\n", race.first_us, race.ratio, question);
+  return text;
+}
+std::map<std::string, Race> races_in(const std::string& text) {
+  std::map<std::string, Race> races;
+  std::istringstream lines(text);
+  std::string question;
+  for (Race race; lines >> race.first_us >> race.ratio && std::getline(lines >> std::ws, question);) races[question] = race;
+  return races;
+}
+
+// What a process of its own came to: its text, or what was wrong.
+struct Outcome {
+  bool good = false;
+  ErrorKind kind = ErrorKind::internal;
+  std::string text;
+};
+Outcome in_child(const std::function<std::string()>& work) {
+  int ends[2];
+  if (::pipe(ends) != 0) fail(ErrorKind::environment, "cannot make a pipe: {}", std::strerror(errno));
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child < 0) fail(ErrorKind::environment, "cannot start a process: {}", std::strerror(errno));
+  if (child == 0) {
+    ::close(ends[0]);
+    std::string text;
+    try {
+      text = "g" + work();
+    } catch (const Error& error) {
+      text = std::string(1, static_cast<char>('0' + static_cast<int>(error.kind))) + error.what();
+    } catch (const std::exception& error) {
+      text = std::string(1, static_cast<char>('0' + static_cast<int>(ErrorKind::internal))) + error.what();
+    }
+    for (std::string_view rest = text; !rest.empty();) {
+      const ssize_t done = ::write(ends[1], rest.data(), rest.size());
+      if (done < 0 && errno != EINTR) break;
+      if (done > 0) rest.remove_prefix(static_cast<size_t>(done));
+    }
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t got = 1; got > 0 || (got < 0 && errno == EINTR);)
+    if ((got = ::read(ends[0], buffer, sizeof buffer)) > 0) text.append(buffer, static_cast<size_t>(got));
+  ::close(ends[0]);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status)) return {false, ErrorKind::internal, fmt::format("crashed: {}", ::strsignal(WTERMSIG(status)))};
+  if (text.empty()) return {false, ErrorKind::internal, "ended early"};
+  return {text[0] == 'g', text[0] == 'g' ? ErrorKind::internal : static_cast<ErrorKind>(text[0] - '0'), text.substr(1)};
 }
 
 // What a race depends on: all code, and the shapes.
 std::string race_key(const CompiledModel& first, const CompiledModel& second, const std::vector<Timed>& list) {
-  std::string key = fmt::format("tuning 1 {:x}", host_features());
+  std::string key = fmt::format("tuning 3 {:x}", host_features());
   for (const CompiledModel* model : {&first, &second})
     for (const formats::Image& image : model->artifact.images) key += hash128_hex({reinterpret_cast<const char*>(image.bytes.data()), image.bytes.size()});
   for (const Timed& what : list) {
@@ -148,7 +289,7 @@ void decide(Decisions& decisions, const ChoiceTimes& times) {
     size_t best = static_cast<size_t>(std::min_element(us.begin(), us.end()) - us.begin());
     if (us[0] < kClearly * us[best]) best = 0;
     std::string note = "us:";
-    for (size_t i = 0; i < us.size(); ++i) note += fmt::format("{} {} {:.1f}", i ? "," : "", choices[i], us[i]);
+    for (size_t i = 0; i < us.size(); ++i) note += fmt::format("{} {} {}", i ? "," : "", choices[i], std::isinf(us[i]) ? "fails" : fmt::format("{:.1f}", us[i]));
     decisions.made[question] = {choices[best], note};
   }
   std::erase_if(decisions.open, [&](const auto& question) { return times.contains(question.first); });
@@ -168,16 +309,104 @@ TuningReport report_of(const Decisions& before, const ChoiceTimes& times) {
   return report;
 }
 
+void apply(const Decisions& decisions, formats::Artifact& artifact) {
+  for (formats::Entry& entry : artifact.entries)
+    for (formats::Variant& variant : entry.variants)
+      for (const formats::Candidate& c : variant.candidates) {
+        const auto made = decisions.made.find(c.question);
+        if (made == decisions.made.end() || made->second.choice != c.choice) continue;
+        formats::Command& command = variant.commands[c.command];
+        command.target = c.kernel;
+        command.threads = c.threads;
+        command.grid = c.grid;
+        command.scratch = c.scratch;
+      }
+}
+
+TuningReport tune(formats::Artifact& artifact, uint32_t entry, const std::function<std::vector<HostTensor>()>& inputs, uint32_t device, const Imports& imports, Decisions& decisions) {
+  // With the first choices of all; what fails then is no choice's fault.
+  const Outcome variant_there = in_child([&] {
+    Decisions all;
+    for (const formats::Variant& v : artifact.entries[entry].variants)
+      for (const formats::Candidate& c : v.candidates) all.made.try_emplace(c.question, Decisions::Decision{c.choice, ""});
+    formats::Artifact decided = artifact;
+    apply(all, decided);
+    Racer racer(decided, entry, inputs(), false, device, imports);
+    racer.run();
+    return std::to_string(nacre_session_variant(racer.session()));
+  });
+  if (!variant_there.good) throw Error(variant_there.kind, variant_there.text);
+  const formats::Variant& variant = artifact.entries[entry].variants.at(std::stoul(variant_there.text));
+  std::map<std::string, std::vector<std::string>> choices;
+  std::vector<std::string> questions(variant.commands.size());
+  for (const formats::Candidate& c : variant.candidates) {
+    std::vector<std::string>& known = choices[c.question];
+    if (std::find(known.begin(), known.end(), c.choice) == known.end()) known.push_back(c.choice);
+    questions[c.command] = c.question;
+  }
+  if (choices.empty())
+    fail(ErrorKind::user, "variant '{}', which takes these inputs here, has no kernels to choose from: nacre compile --tune puts them into artifacts for CUDA devices", variant.name);
+  decisions.open.clear();
+  for (const auto& [question, list] : choices) decisions.choose(question, list);  // notes what is open
+  const Decisions before = decisions;
+  Answers answers(before);
+  TuningReport failures;
+  // The i-th choice of these questions, beside the first of all.
+  const std::function<void(size_t, const std::vector<std::string>&)> race_trial = [&](size_t i, const std::vector<std::string>& asked) {
+    const Outcome outcome = in_child([&] {
+      const std::vector<HostTensor> given = inputs();
+      const auto clocked = [&](size_t trial) {
+        Decisions all = before;
+        for (const auto& [question, list] : before.open) all.made[question].choice = list[0];
+        for (const std::string& question : asked) all.made[question].choice = before.open.at(question)[trial];
+        formats::Artifact decided = artifact;
+        apply(all, decided);
+        return Clocked(decided, entry, given, questions, device, imports);
+      };
+      Clocked first = clocked(0), other = clocked(i);
+      Races races;
+      races.run(first, other, kEnough);
+      return text_of(races.result());
+    });
+    if (outcome.good) {
+      std::map<std::string, Race> raced = races_in(outcome.text);
+      std::erase_if(raced, [&](const auto& race) { return std::find(asked.begin(), asked.end(), race.first) == asked.end(); });
+      answers.add(i, raced);
+    } else if (asked.size() == 1) {
+      answers.add(i, {{asked[0], {0, HUGE_VAL}}});
+      failures.failed.push_back(fmt::format("{} = {}: {}", asked[0], before.open.at(asked[0])[i], outcome.text));
+    } else {
+      const auto half = asked.begin() + static_cast<std::ptrdiff_t>(asked.size() / 2);
+      race_trial(i, {asked.begin(), half});
+      race_trial(i, {half, asked.end()});
+    }
+  };
+  for (size_t i = 1; i < answers.trials(); ++i) {
+    std::vector<std::string> asked;
+    for (const auto& [question, list] : before.open)
+      if (i < list.size()) asked.push_back(question);
+    race_trial(i, asked);
+  }
+  const ChoiceTimes times = answers.times();
+  TuningReport report = report_of(before, times);
+  report.failed = std::move(failures.failed);
+  decide(decisions, times);
+  apply(decisions, artifact);
+  return report;
+}
+
 TuningReport tune(const std::vector<Method>& methods, const CompileOptions& options) {
   Decisions& decisions = *options.decisions;
-  std::vector<std::string> left_out;
-  const std::vector<const Target*> targets = find_targets(options.target);
-  for (const Target* target : targets)
-    if (target->compute_capability || !runs_here(*target)) left_out.push_back(target->name);
-  if (left_out.size() == targets.size())
+  std::vector<std::string> here, left_out;
+  for (const Target* target : find_targets(options.target))
+    if (!target->compute_capability) (runs_here(*target) ? here : left_out).push_back(target->name);
+  if (here.empty())
     fail(ErrorKind::user, "--tune measures on this machine, which does not run code for {}: compile with --tune --tuning FILE on one that does, and here with --tuning FILE",
-         fmt::join(left_out, ", "));
+         left_out.empty() ? options.target : fmt::format("{}", fmt::join(left_out, ", ")));
   CompileOptions trial = options;
+  trial.target = fmt::format("{}", fmt::join(here, ","));
+  trial.precision = Precision::fp32;
+  trial.candidates = false;
   trial.dump = nullptr;
   trial.library.clear();
   trial.code_budget = 0;
@@ -187,43 +416,24 @@ TuningReport tune(const std::vector<Method>& methods, const CompileOptions& opti
   if (!model.artifact.imports.empty()) fail(ErrorKind::user, "--tune cannot run a program with functions of the application's ({})", model.artifact.imports[0].name);
   const std::vector<Timed> list = what_to_time(methods, model);
   const Decisions before = decisions;
-  size_t trials = 1;
-  for (const auto& [question, choices] : before.open) trials = std::max(trials, choices.size());
-  if (list.empty()) trials = 1;
-  // How many times as long as the first choice each takes, and that one's least time.
-  std::map<std::string, std::vector<double>> ratios;
-  std::map<std::string, double> first;
+  Answers answers(before);
   const ObjectCache cache(options.use_cache ? ObjectCache::default_folder() : std::filesystem::path());
-  for (size_t i = 1; i < trials; ++i) {
+  for (size_t i = 1; i < answers.trials() && !list.empty(); ++i) {
     decisions.trial = i;
     const CompiledModel other = compile(methods, trial);
-    if (options.progress) options.progress("measure", i, trials - 1);
+    if (options.progress) options.progress("measure", i, answers.trials() - 1);
     const std::string key = race_key(model, other, list);
-    std::pair<std::map<std::string, double>, std::map<std::string, double>> times;
+    std::map<std::string, Race> raced;
     if (const auto known = cache.find(key)) {
-      std::istringstream lines(*known);
-      std::string question;
-      for (double a = 0, b = 0; lines >> a >> b && std::getline(lines >> std::ws, question);) times.first[question] = a, times.second[question] = b;
+      raced = races_in(*known);
     } else {
-      times = race(model, other, list);
-      std::string text;
-      for (const auto& [question, us] : times.first) text += fmt::format("{:.3f} {:.3f} {}\n", us, times.second[question], question);
-      cache.store(key, text);
+      raced = race(model, other, list);
+      cache.store(key, text_of(raced));
     }
-    for (const auto& [question, us] : times.first) {
-      const auto choices = before.open.find(question);
-      if (choices == before.open.end() || i >= choices->second.size() || us <= 0) continue;
-      const auto known = first.try_emplace(question, us).first;
-      known->second = std::min(known->second, us);
-      std::vector<double>& list_of = ratios[question];
-      list_of.resize(choices->second.size(), 1);
-      list_of[i] = times.second[question] / us;
-    }
+    answers.add(i, raced);
   }
   decisions.trial = 0;
-  ChoiceTimes times;
-  for (auto& [question, all] : ratios)
-    for (double& ratio : all) times[question].push_back(ratio * first[question]);
+  const ChoiceTimes times = answers.times();
   TuningReport report = report_of(before, times);
   report.left_out = std::move(left_out);
   decide(decisions, times);

@@ -94,8 +94,8 @@ nacre_session_options session_options(bool profile) {
 
 }  // namespace
 
-Racer::Racer(const formats::Artifact& artifact, uint32_t entry, const std::vector<HostTensor>& inputs, bool profile)
-    : bytes_(artifact_memory(artifact)), model_(RuntimeModel::open(bytes_, "a variant")), session_(model_, session_options(profile)), call_(session_.prepare(entry, inputs)) {}
+Racer::Racer(const formats::Artifact& artifact, uint32_t entry, const std::vector<HostTensor>& inputs, bool profile, uint32_t device, const Imports& imports)
+    : bytes_(artifact_memory(artifact)), model_(RuntimeModel::open(bytes_, "a variant", imports, device)), session_(model_, session_options(profile)), call_(session_.prepare(entry, inputs)) {}
 
 double Racer::run() {
   nacre_session_reset(session_.get());

@@ -31,7 +31,8 @@ formats::Artifact variant_alone(const formats::Artifact& artifact, uint32_t entr
 // An artifact in the real runtime, ready to be called again and again, each time from the initial state.
 class Racer {
  public:
-  Racer(const formats::Artifact& artifact, uint32_t entry, const std::vector<HostTensor>& inputs, bool profile = false);
+  Racer(const formats::Artifact& artifact, uint32_t entry, const std::vector<HostTensor>& inputs, bool profile = false, uint32_t device = NACRE_DEVICE_ANY,
+        const Imports& imports = {});
   double run();  // nanoseconds
   nacre_session* session() const { return session_.get(); }
 

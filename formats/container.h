@@ -50,6 +50,7 @@ enum nacre_section_kind {
   NACRE_SECTION_DATA = 2,  // weights; at most one
   NACRE_SECTION_CODE = 3,  // one code image; `id` is its number in META's list of images
   NACRE_SECTION_SIGN = 4,  // a signature over the table; not made yet
+  NACRE_SECTION_CHOICES = 5,  // optional: other kernels that commands could call, as lines of text (writer.h); no runtime reads it
 };
 
 // A reader skips a section of a kind that it does not know if this is set, and refuses the file

@@ -126,9 +126,9 @@ std::string dump_json(const nacre_container& verified) {
       {"size_bytes", verified.size}};
   Json sections = Json::object();
   for (uint32_t i = 0; i < dump.container.section_count; ++i) {
-    static const char* const kNames[] = {"other", "meta", "data", "code", "sign"};
+    static const char* const kNames[] = {"other", "meta", "data", "code", "sign", "choices"};
     const nacre_section& s = dump.container.sections[i];
-    Json& total = sections[kNames[s.kind <= NACRE_SECTION_SIGN ? s.kind : 0]];
+    Json& total = sections[kNames[s.kind <= NACRE_SECTION_CHOICES ? s.kind : 0]];
     total = (total.is_null() ? uint64_t{0} : total.get<uint64_t>()) + s.size;
   }
   result["section_bytes"] = sections;

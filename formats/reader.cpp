@@ -1,6 +1,8 @@
 // The inverse of the writer: a verified file back to plain structs.
+#include <sstream>
 #include <string>
 
+#include "formats/checksum.h"
 #include "formats/meta.h"
 #include "formats/verify.h"
 #include "formats/writer.h"
@@ -97,6 +99,32 @@ Entry entry(const nacre_meta* meta, uint32_t number) {
   return e;
 }
 
+// No verifier has read these: what a command becomes by one is verified when it is written.
+void read_choices(const nacre_container& container, Artifact& a) {
+  for (uint32_t i = 0; i < container.section_count; ++i) {
+    const nacre_section& section = container.sections[i];
+    if (section.kind != NACRE_SECTION_CHOICES) continue;
+    const uint8_t* bytes = container.bytes + section.offset;
+    if (nacre_digest(bytes, static_cast<std::size_t>(section.size)) != section.digest) throw FormatError("the list of other kernels does not match its digest: the file is damaged");
+    std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(section.size)));
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::size_t entry = 0, variant = 0;
+      Candidate c;
+      std::string rest;
+      words >> entry >> variant >> c.command >> c.kernel >> c.threads >> c.grid >> c.scratch.raw;
+      std::getline(words >> std::ws, rest);
+      const std::size_t equals = rest.rfind(" = ");
+      if (!words || equals == std::string::npos || entry >= a.entries.size() || variant >= a.entries[entry].variants.size() ||
+          c.command >= a.entries[entry].variants[variant].commands.size() || a.entries[entry].variants[variant].commands[c.command].kind != NACRE_COMMAND_call)
+        throw FormatError("the list of other kernels is malformed: " + line);
+      c.question = rest.substr(0, equals);
+      c.choice = rest.substr(equals + 3);
+      a.entries[entry].variants[variant].candidates.push_back(std::move(c));
+    }
+  }
+}
+
 }  // namespace
 
 Artifact read_artifact(const nacre_container& container) {
@@ -149,6 +177,7 @@ Artifact read_artifact(const nacre_container& container) {
     a.imports.push_back({view.name, view.arguments, view.input_count});
   }
   for (uint32_t i = 0; i < counts.entry_count; ++i) a.entries.push_back(entry(meta, i));
+  read_choices(container, a);
   return a;
 }
 

@@ -264,6 +264,18 @@ uint16_t minor_version(const Artifact& artifact) {
   return 0;
 }
 
+std::string choices_text(const Artifact& artifact) {
+  std::string text;
+  for (std::size_t e = 0; e < artifact.entries.size(); ++e)
+    for (std::size_t v = 0; v < artifact.entries[e].variants.size(); ++v)
+      for (const Candidate& c : artifact.entries[e].variants[v].candidates) {
+        for (const int64_t number : {static_cast<int64_t>(e), static_cast<int64_t>(v), int64_t{c.command}, int64_t{c.kernel}, int64_t{c.threads}, int64_t{c.grid}, c.scratch.raw})
+          text += std::to_string(number) + " ";
+        text += c.question + " = " + c.choice + "\n";
+      }
+  return text;
+}
+
 }  // namespace
 
 ArtifactSizes write_artifact(const Artifact& artifact, const Sink& sink, const Sink& weights) {
@@ -272,7 +284,8 @@ ArtifactSizes write_artifact(const Artifact& artifact, const Sink& sink, const S
   check_meta(meta, data.size, artifact.images.size());
 
   std::vector<nacre_section> sections;
-  const std::size_t count = 1 + artifact.images.size() + (data.size ? 1 : 0);
+  const std::string choices = choices_text(artifact);
+  const std::size_t count = 1 + artifact.images.size() + (choices.empty() ? 0 : 1) + (data.size ? 1 : 0);
   if (count > NACRE_MAX_SECTIONS) throw FormatError("too many code images for one artifact");
   uint64_t end = sizeof(nacre_file_header) + count * sizeof(nacre_section);
   const auto add = [&](nacre_section_kind kind, uint64_t size, uint32_t align, uint32_t id,
@@ -287,6 +300,10 @@ ArtifactSizes write_artifact(const Artifact& artifact, const Sink& sink, const S
     const auto& bytes = artifact.images[i].bytes;
     add(NACRE_SECTION_CODE, bytes.size(), NACRE_CODE_ALIGN, static_cast<uint32_t>(i),
         nacre_digest(bytes.data(), bytes.size()));
+  }
+  if (!choices.empty()) {
+    add(NACRE_SECTION_CHOICES, choices.size(), 1, 0, nacre_digest(choices.data(), choices.size()));
+    sections.back().flags = NACRE_SECTION_OPTIONAL;
   }
   if (data.size) {
     DigestStream digest;
@@ -330,6 +347,8 @@ ArtifactSizes write_artifact(const Artifact& artifact, const Sink& sink, const S
       const auto& bytes = artifact.images[image++].bytes;
       sizes.code += bytes.size();
       stream.put(bytes.data(), bytes.size());
+    } else if (section.kind == NACRE_SECTION_CHOICES) {
+      stream.put(choices.data(), choices.size());
     } else if (apart) {
       Stream other(weights);
       put_data(artifact, data, 0, other);

@@ -106,6 +106,16 @@ struct Command {
   bool operator==(const Command&) const = default;
 };
 
+// What a command could be instead, for `nacre bench --tune`: another kernel, how it is started, and which choice that is. Of the
+// command's own there is one, too. In the file, a line of NACRE_SECTION_CHOICES:
+//   ENTRY VARIANT COMMAND KERNEL THREADS GRID SCRATCH QUESTION = CHOICE
+struct Candidate {
+  uint32_t command = 0, kernel = 0, threads = 0, grid = 0;  // the last two as in Command
+  Size scratch;
+  std::string question, choice;
+  bool operator==(const Candidate&) const = default;
+};
+
 struct Variant {
   std::string name;
   std::vector<Guard> guards;  // in the order of stages (guards.def)
@@ -118,6 +128,7 @@ struct Variant {
   int64_t scratch_bound = 0;
   std::vector<Tensor> slot_tensors;  // empty, or one for each slot
   uint32_t spare_nodes = 0;          // of nodes, the last ones: for profiles and people alone
+  std::vector<Candidate> candidates = {};
   bool operator==(const Variant&) const = default;
 };
 

@@ -323,7 +323,9 @@ class Product {
   void begin(const Expr& batches, const Expr& m, const Expr& n, const Expr& k, bool along_n, bool elements) {
     const auto count = [&](const Expr& e) { return std::max<int64_t>(1, typical(simplify(e, facts_), k_.program.symbols)); };
     const Expr all = simplify(batches * m * n, facts_);
-    tile_ = choose_half_tile({count(batches), count(m), count(n), count(k) * (factors() == Factors::half ? 1 : 2), code_cost(epilogue_.code), along_n, elements, all.constant().has_value(), factors()}, k_.target);
+    const HalfProduct product{count(batches), count(m), count(n), count(k) * (factors() == Factors::half ? 1 : 2), code_cost(epilogue_.code), along_n, elements, all.constant().has_value(), factors()};
+    tile_ = choose_half_tile(product, k_.target);
+    k_.kernel.question = k_.target.name + ": " + question_of(product);
     const Expr tiles = simplify(batches * ceildiv(m, tile_.rows) * ceildiv(n, tile_.columns), facts_);
     launch_.threads = 32 * tile_.warps_m * tile_.warps_n;
     // Whole clusters, where there is nothing to compute, too.

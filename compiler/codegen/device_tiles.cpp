@@ -1,7 +1,10 @@
 #include "compiler/codegen/device_tiles.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace nacre {
 
@@ -85,7 +88,35 @@ double cost(const HalfProduct& product, const Shape& shape, const HalfTileChoice
   return machine.begin + loop + results + (tile.splits > 1 ? machine.parts + machine.part * tile.splits + machine.part_element * own : 0);
 }
 
+struct Tried {
+  double took;
+  HalfTileChoice tile;
+};
+
+// The best of them, unless there is another answer: of each way to cut the product the depth that costs least, if it may still be the fastest.
+HalfTileChoice answered(std::vector<Tried> tried, const HalfProduct& product, const Target& target) {
+  constexpr size_t kMost = 6;
+  constexpr double kHopeless = 1.5;
+  std::stable_sort(tried.begin(), tried.end(), [](const Tried& a, const Tried& b) { return a.took < b.took; });
+  std::vector<HalfTileChoice> tiles;
+  std::vector<std::string> choices;
+  for (const auto& [took, tile] : tried) {
+    const auto same = [&, &tile = tile](const HalfTileChoice& other) {
+      return other.rows == tile.rows && other.columns == tile.columns && other.warps_m == tile.warps_m && other.warps_n == tile.warps_n && other.splits == tile.splits;
+    };
+    if (tiles.size() == kMost || took > kHopeless * tried[0].took || std::any_of(tiles.begin(), tiles.end(), same)) continue;
+    tiles.push_back(tile);
+    choices.push_back(fmt::format("{}x{}, warps {}x{}, stages {}, splits {}", tile.rows, tile.columns, tile.warps_m, tile.warps_n, tile.stages, tile.splits));
+  }
+  return tiles.at(target.choose(question_of(product), choices));
+}
+
 }  // namespace
+
+std::string question_of(const HalfProduct& product) {
+  return fmt::format("{} product {}x{}x{}x{}{}{}, epilogue {}", product.factors == Factors::tf32 ? "tf32" : product.factors == Factors::exact ? "float32" : "half", product.batches, product.m, product.n, product.k, product.b_along_n ? ", b along n" : "",
+                     product.elements ? ", by elements" : "", product.epilogue);
+}
 
 int multiprocessors_of(const Target& target) { return machine_of(target).multiprocessors; }
 int block_shared_of(const Target& target) { return machine_of(target).block_shared; }
@@ -97,8 +128,7 @@ HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target
   const Machine machine = machine_of(target);
   const bool clusters = target.compute_capability >= 90;
   const int64_t steps = ceiling(product.k, kDepth);
-  HalfTileChoice best;
-  double least = 0;
+  std::vector<Tried> tried;
   const auto consider = [&](const Shape& shape) {
     // A thread has what it reads one by one in registers until the stage is free.
     if (product.elements && (shape.rows + shape.columns) / (shape.warps_m * shape.warps_n) > 32) return;
@@ -118,10 +148,7 @@ HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target
         const HalfTileChoice tile{shape.rows, shape.columns, shape.warps_m, shape.warps_n, stages, splits, shared_bytes};
         // Blocks share a tile where there are multiprocessors left for them: a cluster that waits for room costs more than it saves.
         if (splits > 1 && static_cast<double>(tiles * splits) > machine.multiprocessors * resident_blocks(product, shape, tile, machine)) continue;
-        const double took = cost(product, shape, tile, wide, machine);
-        if (best.rows && took >= least) continue;
-        best = tile;
-        least = took;
+        tried.push_back({cost(product, shape, tile, wide, machine), tile});
       }
     }
   };
@@ -131,7 +158,7 @@ HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target
     for (const Shape& shape : kAny) consider(shape);
   if (target.compute_capability == 90 && product.factors != Factors::exact && !product.b_along_n && !product.elements)
     for (const Shape& shape : kWide) consider(shape);
-  return best;
+  return answered(std::move(tried), product, target);
 }
 
 }  // namespace nacre

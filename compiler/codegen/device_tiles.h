@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "targets/target.h"
 
@@ -23,7 +24,10 @@ struct HalfTileChoice {
   int rows = 0, columns = 0, warps_m = 0, warps_n = 0, stages = 0, splits = 1, shared_bytes = 0;
 };
 
-// The one that the cost model thinks is the fastest.
+// As a question to measurements.
+std::string question_of(const HalfProduct& product);
+
+// The one that the cost model thinks is the fastest, or that another answer says.
 HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target);
 
 struct GemvTile {

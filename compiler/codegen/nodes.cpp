@@ -136,6 +136,14 @@ void each_reference(formats::Variant& v, Visit visit) {
     size(c.flops, imports);
     size(c.bytes, imports);
   }
+  for (formats::Candidate& c : v.candidates) {
+    if (c.grid) {
+      --c.grid;
+      visit(c.grid, true);
+      ++c.grid;
+    }
+    size(c.scratch, true);
+  }
   for (formats::Tensor& t : v.slot_tensors)
     for (std::vector<Size>* list : {&t.dims, &t.bounds})
       for (Size& s : *list) size(s, imports);

@@ -45,6 +45,7 @@ class VariantBuilder {
     variant_.guards = make_guards(graph, program_, entry_.bindings, nodes_, source_.shared, features);
     place();
     commands(source_.kernels, source_.kernel_of);
+    others();
     const auto& nodes = nodes_.nodes();
     variant_.nodes.assign(nodes.begin() + static_cast<std::ptrdiff_t>(entry_.entry.nodes.size()), nodes.end());
     settle_nodes(variant_, static_cast<uint32_t>(entry_.entry.nodes.size()));
@@ -296,8 +297,29 @@ class VariantBuilder {
     variant_.commands.push_back(std::move(c));
   }
 
+  uint32_t grid_of(const KernelSource& kernel) {
+    const Size blocks = nodes_.add(simplify(capacity(kernel.launch->blocks, later_, program_.symbols), program_.symbols));
+    return 1 + (blocks.is_constant() ? nodes_.constant_node(blocks.raw) : blocks.node_number());
+  }
+
+  Size scratch_of(const KernelSource& kernel) {
+    const Expr bytes = capacity(kernel.scratch_bytes, later_, program_.symbols);
+    scratch_ = std::max(scratch_, bounded(0, bytes));
+    return nodes_.add(bytes);
+  }
+
+  void others() {
+    for (const OtherKernel& other : source_.others) {
+      const formats::Command& command = variant_.commands[command_of_.at(other.group)];
+      t_.kernel_provenances.resize(std::max<size_t>(t_.kernel_provenances.size(), other.number + 1));
+      if (t_.kernel_provenances[other.number].empty()) t_.kernel_provenances[other.number] = command.provenances;
+      variant_.candidates.push_back({command_of_.at(other.group), other.number, static_cast<uint32_t>(other.kernel.launch->threads), grid_of(other.kernel), scratch_of(other.kernel),
+                                     other.kernel.question, other.choice});
+    }
+    if (scratch_ <= NACRE_MAX_BYTES) variant_.scratch_bound = scratch_;
+  }
+
   void commands(const std::vector<KernelSource>& kernels, const std::vector<uint32_t>& kernel_of) {
-    int64_t scratch = 0;
     for (size_t g = 0; g < kernels.size(); ++g) {
       if (program_.groups[g].control) {
         control(*program_.groups[g].control);
@@ -315,17 +337,15 @@ class VariantBuilder {
       if (kernel.team) c.flags |= NACRE_COMMAND_TEAM;
       c.threads = kernel.serial ? 1 : 0;
       if (kernel.launch) {
-        const Size blocks = nodes_.add(simplify(capacity(kernel.launch->blocks, later_, program_.symbols), program_.symbols));
-        c.grid = 1 + (blocks.is_constant() ? nodes_.constant_node(blocks.raw) : blocks.node_number());
+        c.grid = grid_of(kernel);
         c.threads = static_cast<uint32_t>(kernel.launch->threads);
       }
       c.target = kernel_of[g];
       for (size_t i = 0; i < kernel.buffers.size(); ++i) c.operands.push_back(slot(kernel.buffers[i], i < kernel.starts.size() ? kernel.starts[i] : 0));
       for (const Provenance& p : kernel.where) c.provenances.push_back(t_.provenance(p));
       if (t_.kernel_provenances[c.target].empty()) t_.kernel_provenances[c.target] = c.provenances;
-      const Expr scratch_bytes = capacity(kernel.scratch_bytes, later_, program_.symbols);
-      c.scratch = nodes_.add(scratch_bytes);
-      scratch = std::max(scratch, bounded(0, scratch_bytes));
+      c.scratch = scratch_of(kernel);
+      command_of_[g] = static_cast<uint32_t>(variant_.commands.size());
       c.flops = nodes_.add(kernel.flops);
       c.bytes = nodes_.add(kernel.bytes);
       variant_.commands.push_back(c);
@@ -343,7 +363,6 @@ class VariantBuilder {
     formats::Command end;
     end.kind = NACRE_COMMAND_end;
     variant_.commands.push_back(end);
-    if (scratch <= NACRE_MAX_BYTES) variant_.scratch_bound = scratch;
   }
 
   const VariantSource& source_;
@@ -359,6 +378,8 @@ class VariantBuilder {
   std::map<std::pair<BufferId, int64_t>, uint32_t> slots_;  // by buffer and first element
   std::map<BufferId, BufferId> inside_;  // temporaries in the memory of an output
   std::string arena_text_;
+  int64_t scratch_ = 0;  // the largest that a command may come to
+  std::map<size_t, uint32_t> command_of_;  // by group
   const std::set<std::string> later_;  // symbols that get their values during the run
   std::vector<Open> open_;
   bool pending_ = false, pending_parallel_ = false;  // commands since the last barrier

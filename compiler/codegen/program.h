@@ -30,6 +30,14 @@ EntryTables make_entry(const std::string& name, const Graph& graph, const LoopPr
 // Where the kernels of a variant find their symbols.
 SymbolNodes symbol_nodes(const EntryTables& entry, const std::vector<SharedInput>& shared);
 
+// A kernel that a group could have instead: another choice of the question that its own asks.
+struct OtherKernel {
+  size_t group = 0;
+  std::string choice;
+  KernelSource kernel;
+  uint32_t number = 0;
+};
+
 struct VariantSource {
   std::string name;
   const LoopProgram& program;
@@ -37,6 +45,7 @@ struct VariantSource {
   const std::vector<uint32_t>& kernel_of;    // the number of each group's kernel
   const std::map<std::string, HostTensor>& weights;
   const std::vector<SharedInput>& shared;    // inputs that may share memory
+  const std::vector<OtherKernel>& others = {};
 };
 
 struct MadeVariant {

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +17,8 @@
 #include "compiler/support/file.h"
 #include "compiler/support/npy.h"
 #include "compiler/support/print.h"
+#include "compiler/tuning.h"
+#include "formats/container.h"
 #include "formats/writer.h"
 
 namespace nacre {
@@ -35,6 +39,8 @@ struct BenchOptions {
   double seconds = 2;
   bool json = false;
   bool profile = false;
+  bool tune = false;
+  std::string tuning;
 };
 
 double milliseconds_since(Clock::time_point start) {
@@ -123,7 +129,38 @@ double quantile(std::vector<double> values, double part) {
   return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
+// Measures the kernels that the artifact's commands could call, and writes the artifact with the best.
+int tune_there(const BenchOptions& options) {
+  const AlignedBytes bytes = read_artifact_file(options.model, options.weights);
+  formats::Artifact artifact = formats::read_artifact(std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()));
+  const Imports imports = load_imports(options.imports);
+  Decisions decisions;
+  if (!options.tuning.empty()) {
+    if (std::filesystem::exists(options.tuning)) decisions = parse_decisions(read_file(options.tuning), options.tuning);
+    expect_writable(options.tuning);
+  }
+  const auto named = std::find_if(artifact.entries.begin(), artifact.entries.end(), [&](const formats::Entry& e) { return options.entry.empty() || e.name == options.entry; });
+  if (named == artifact.entries.end()) fail(ErrorKind::user, "{} has no entry '{}'", options.model, options.entry);
+  const auto entry = static_cast<std::uint32_t>(named - artifact.entries.begin());
+  const auto inputs = [&] {
+    if (!options.inputs.empty()) return read_input_archive(options.inputs);
+    return random_inputs(RuntimeModel::open(options.model, imports, options.device, options.weights), entry, options.shapes);
+  };
+  const TuningReport report = tune(artifact, entry, inputs, options.device, imports, decisions);
+  if (!options.tuning.empty()) write_file(options.tuning, print(decisions));
+  nacre_file_header header{};
+  std::memcpy(&header, bytes.data(), sizeof header);
+  // Weights that lie apart stay as they are.
+  const std::function<void(std::span<const std::uint8_t>)> no_weights = [](std::span<const std::uint8_t>) {};
+  write_file(options.model, [&](const Sink& sink) { formats::write_artifact(artifact, sink, header.apart ? no_weights : nullptr); });
+  fmt::print("{}: {} of {} shapes measured are faster otherwise than the cost models have it, which lose {:.1f}% (geometric mean)\n", options.model, report.changed, report.measured,
+             100 * (report.loss - 1));
+  for (const std::string& failed : report.failed) fmt::print("  does not run: {}\n", failed);
+  return 0;
+}
+
 int bench(const BenchOptions& options) {
+  if (options.tune) return tune_there(options);
   auto start = Clock::now();
   const RuntimeModel model = RuntimeModel::open(options.model, load_imports(options.imports), options.device, options.weights);
   nacre_session_options session_options{};
@@ -228,6 +265,8 @@ Action add_bench(CLI::App& app) {
   add_weights_option(*verb, options->weights);
   verb->add_option("--entry", options->entry, "which entry of the artifact; default: the first");
   verb->add_flag("--json", options->json, "one JSON object on standard output");
+  verb->add_flag("--tune", options->tune, "measure the kernels that nacre compile --tune has put into the artifact for this device, and write it with the best");
+  verb->add_option("--tuning", options->tuning, "with --tune: a file of decisions to respect and to add to, for nacre compile --tuning")->type_name("FILE");
   verb->add_flag("--profile", options->profile, "time, GFLOP/s and GB/s of each kernel");
   return [options] { return bench(*options); };
 }

@@ -207,6 +207,10 @@ std::optional<TuningReport> take_decisions(const CompileCommand& command, const 
   options.decisions = std::make_shared<Decisions>();
   if (!command.tuning.empty() && !(command.tune && !fs::exists(command.tuning))) *options.decisions = parse_decisions(read_file(command.tuning), command.tuning);
   if (!command.tune) return std::nullopt;
+  const std::vector<const Target*> targets = find_targets(options.target);
+  options.candidates = std::any_of(targets.begin(), targets.end(), [](const Target* t) { return t->compute_capability != 0; });
+  const bool measured_here = std::any_of(targets.begin(), targets.end(), [](const Target* t) { return !t->compute_capability && runs_here(*t); });
+  if (options.candidates && !measured_here) return std::nullopt;
   const TuningReport report = tune(methods, options);
   if (!command.tuning.empty()) write_file(command.tuning, print(*options.decisions));
   return report;
@@ -360,6 +364,10 @@ int compile_command(const CompileCommand& command) {
   fmt::print("{}: {} in {:.1f} s\n", command.artifact, bytes_text(sizes.file), seconds);
   print_figures(model, sizes, checks);
   print_tuning(tuned);
+  std::size_t candidates = 0;
+  for (const formats::Entry& entry : model.artifact.entries)
+    for (const formats::Variant& variant : entry.variants) candidates += variant.candidates.size();
+  if (candidates) fmt::print("  choices  {} kernels that commands could call: nacre bench --tune measures them on the device\n", candidates);
   for (const Program& program : captured)
     for (const std::string& line : program.narrowed) fmt::print("  narrowed {}\n", line);
   for (const std::string& size : model.assumed_limits)

@@ -590,7 +590,7 @@ def test_what_was_measured_is_kept_and_used(bench):
     done = bench.works("compile", case / "model.pt2", "-o", tuned, "--tune", "--tuning", file)
     assert "tuned" in done.out, str(done)
     lines = file.read_text().splitlines()
-    assert lines and all(": " in line and " = panel " in line and "# us: " in line for line in lines), lines
+    assert lines and all(": " in line and " = " in line and "# us: " in line for line in lines), lines
     measured = file.read_bytes()
     bench.works("compile", case / "model.pt2", "-o", again, "--tuning", file)
     assert again.read_bytes() == tuned.read_bytes()
@@ -612,6 +612,31 @@ def test_what_was_measured_is_kept_and_used(bench):
     foreign = "cortex-a78ae" if platform.machine() == "x86_64" else "x86-64-v3"
     bench.refuses("compile", case / "model.pt2", "-o", other, "--tune", "--target", foreign, says=(foreign, "--tuning FILE"))
     assert not other.exists()
+
+
+def test_choices_for_a_device_are_in_the_artifact(bench):
+    case, folder = bench.case("mtcnn_rnet"), bench.folder()
+    plain, tunable, decided = folder / "plain.nacre", folder / "tunable.nacre", folder / "decided.nacre"
+    flags = ("--target", "cuda-sm_90", "--precision", "fp16", "--no-check")
+    done = bench.nacre("compile", case / "model.pt2", "-o", plain, *flags)
+    if done.status and "libnvrtc.so" in done.err:
+        print("    skipped: no libnvrtc.so here")
+        return
+    done = bench.works("compile", case / "model.pt2", "-o", tunable, *flags, "--tune")
+    assert "nacre bench --tune measures them on the device" in done.out, str(done)
+    sizes = [json.loads(bench.works("inspect", "--json", name).out)["section_bytes"] for name in (plain, tunable)]
+    assert "choices" not in sizes[0] and sizes[1]["choices"] > 0 and sizes[1]["code"] > 2 * sizes[0]["code"], sizes
+    # What is decided leaves nothing to be measured; its kernels are others.
+    choices = {}
+    for question, choice in re.findall(rb" (cuda-sm_90: [^\n=]*) = ([^\n]*)", tunable.read_bytes()):
+        choices.setdefault(question, []).append(choice)
+    assert choices and all(len(set(found)) > 1 for found in choices.values()), choices
+    file = folder / "device.tuning"
+    file.write_bytes(b"".join(question + b" = " + found[1] + b"\n" for question, found in choices.items()))
+    done = bench.works("compile", case / "model.pt2", "-o", decided, *flags, "--tune", "--tuning", file)
+    assert "nacre bench --tune" not in done.out and decided.read_bytes() != plain.read_bytes(), str(done)
+    bench.refuses("bench", "--tune", tunable, says=("cuda-sm_90",))
+    bench.refuses("bench", "--tune", bench.artifact("floor"), says=("no kernels to choose from", "nacre compile --tune"))
 
 
 def test_the_gpu_bench_prepares_and_carries(bench):

@@ -6,6 +6,8 @@
 
 #include "compiler/graph/text.h"
 #include "compiler/support/error.h"
+#include "compiler/support/target.h"
+#include "tests/unit/compiler/scale_artifact.h"
 
 namespace nacre {
 namespace {
@@ -129,6 +131,65 @@ TEST(Tuning, EveryQuestionOfAProgramIsAnsweredOnThisMachineAndKeptInTheFile) {
   again.decisions = std::make_shared<Decisions>(parse_decisions(print(*options.decisions), "f"));
   EXPECT_EQ(tune({product()}, again).measured, 0u);
   EXPECT_EQ(formats::artifact_bytes(compile({product()}, again).artifact), formats::artifact_bytes(compile({product()}, options).artifact));
+}
+
+TEST(Tuning, AnArtifactIsWrittenWithTheKernelsThatAreDecidedFor) {
+  const Target& target = find_target("native");
+  const AlignedBytes bytes = scale_artifact(target);
+  formats::Artifact artifact = formats::read_artifact(std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+  const std::string question = target.name + ": scale";
+  formats::Variant& variant = artifact.entries[0].variants[0];
+  variant.candidates = {{0, 0, 0, 0, formats::Size::constant(0), question, "by two"}, {0, 1, 1, 0, formats::Size::constant(64), question, "by three"}};
+  std::byte* x = nullptr;
+  const HostTensor input = make_tensor(NACRE_f32, {1000}, &x);
+  std::memset(x, 0, input.size_bytes);
+  Decisions decisions;
+  EXPECT_EQ(tune(artifact, 0, [&] { return std::vector<HostTensor>{input}; }, NACRE_DEVICE_ANY, {}, decisions).measured, 1u);
+  const std::string choice = decisions.made.at(question).choice;
+  EXPECT_EQ(variant.commands[0].target, choice == "by two" ? 0u : 1u) << choice;
+  // What is decided is not measured again.
+  for (const auto& [other, kernel] : {std::pair{"by three", 1u}, {"by two", 0u}}) {
+    decisions.made.at(question).choice = other;
+    EXPECT_EQ(tune(artifact, 0, [&] { return std::vector<HostTensor>{input}; }, NACRE_DEVICE_ANY, {}, decisions).measured, 0u);
+    EXPECT_EQ(variant.commands[0].target, kernel);
+    EXPECT_EQ(variant.commands[0].threads, kernel);
+    EXPECT_EQ(variant.commands[0].scratch, formats::Size::constant(kernel ? 64 : 0));
+    EXPECT_EQ(variant.commands[1].target, 1u);
+    EXPECT_NO_THROW(formats::artifact_bytes(artifact));
+  }
+  variant.candidates[1].kernel = 99;
+  decisions.made.at(question).choice = "by three";
+  apply(decisions, artifact);
+  EXPECT_THROW(formats::artifact_bytes(artifact), formats::FormatError);
+  variant.candidates.clear();
+  variant.commands[0].target = 0;
+  EXPECT_THROW(tune(artifact, 0, [&] { return std::vector<HostTensor>{input}; }, NACRE_DEVICE_ANY, {}, decisions), Error);
+}
+
+TEST(Tuning, AKernelThatDoesNotRunCostsNoMoreThanItsChoice) {
+  const Target& target = find_target("native");
+  const AlignedBytes bytes = scale_artifact(target);
+  formats::Artifact artifact = formats::read_artifact(std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+  const formats::Size none = formats::Size::constant(0);
+  const std::string first = target.name + ": first", second = target.name + ": second";
+  formats::Variant& variant = artifact.entries[0].variants[0];
+  variant.candidates = {{0, 0, 1, 0, none, first, "own"}, {0, 99, 1, 0, none, first, "broken"}, {1, 1, 1, 0, none, second, "own"}, {1, 0, 1, 0, none, second, "other"}};
+  std::byte* x = nullptr;
+  const HostTensor input = make_tensor(NACRE_f32, {1000}, &x);
+  std::memset(x, 0, input.size_bytes);
+  const auto inputs = [&] { return std::vector<HostTensor>{input}; };
+  Decisions decisions;
+  const TuningReport report = tune(artifact, 0, inputs, NACRE_DEVICE_ANY, {}, decisions);
+  EXPECT_EQ(report.measured, 2u);
+  ASSERT_EQ(report.failed.size(), 1u);
+  EXPECT_NE(report.failed[0].find("first = broken: "), std::string::npos) << report.failed[0];
+  EXPECT_EQ(decisions.made.at(first).choice, "own");
+  EXPECT_EQ(variant.commands[0].target, 0u);
+  EXPECT_EQ(variant.commands[1].target, decisions.made.at(second).choice == "own" ? 1u : 0u);
+  // What is broken without any other choice is nobody's.
+  variant.candidates[0].kernel = 99;
+  decisions = {};
+  EXPECT_THROW(tune(artifact, 0, inputs, NACRE_DEVICE_ANY, {}, decisions), Error);
 }
 
 TEST(Tuning, OtherMachinesAreNotMeasured) {

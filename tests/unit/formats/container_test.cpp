@@ -35,6 +35,34 @@ fmt::Artifact with_weights(std::vector<uint8_t>& storage) {
   return a;
 }
 
+TEST(Container, OtherKernelsOfCommandsAreASectionThatNoRuntimeReads) {
+  std::vector<uint8_t> storage;
+  fmt::Artifact a = with_weights(storage);
+  const std::vector<uint8_t> without = fmt::artifact_bytes(a);
+  fmt::Variant& variant = a.entries[0].variants[0];
+  ASSERT_EQ(variant.commands[0].kind, NACRE_COMMAND_call);
+  variant.candidates = {{0, variant.commands[0].target, 0, 0, fmt::Size::constant(0), "x86-64-v3: a 1x2 = 3", "its own"},
+                        {0, 1, 64, 2, fmt::Size::node(0), "x86-64-v3: a 1x2 = 3", "16x32, stages 4"}};
+  Aligned bytes(fmt::artifact_bytes(a));
+  EXPECT_EQ(verify(bytes.span()).verdict, NACRE_VERDICT_GOOD) << verify(bytes.span()).why;
+  const fmt::Artifact b = fmt::read_artifact(bytes.span());
+  EXPECT_EQ(b.entries, a.entries);
+  EXPECT_EQ(fmt::artifact_bytes(b), fmt::artifact_bytes(a));
+  a.entries[0].variants[0].candidates.clear();
+  EXPECT_EQ(fmt::artifact_bytes(a), without);
+  // Text that was changed, and a command that there is not.
+  std::vector<uint8_t> changed(bytes.span().begin(), bytes.span().end());
+  const std::string own = "its own";
+  const auto found = std::search(changed.begin(), changed.end(), own.begin(), own.end());
+  ASSERT_NE(found, changed.end());
+  *found ^= 1;
+  Aligned damaged(changed);
+  EXPECT_THROW(fmt::read_artifact(damaged.span()), fmt::FormatError);
+  variant.candidates = {{77, 0, 0, 0, fmt::Size::constant(0), "x86-64-v3: a", "b"}};
+  Aligned wrong(fmt::artifact_bytes(a));
+  EXPECT_THROW(fmt::read_artifact(wrong.span()), fmt::FormatError);
+}
+
 TEST(Container, HoldsWhatWasWritten) {
   std::vector<uint8_t> storage;
   const fmt::Artifact a = with_weights(storage);

@@ -315,5 +315,48 @@ TEST_F(DeviceCode, AnImageOfFewChannelsIsTakenInPatches) {
   EXPECT_NE(kernels.find("(isize(1), isize(256), isize(16), isize(32),"), std::string::npos) << kernels;
 }
 
+TEST_F(DeviceCode, EveryChoiceOfAProductIsInTheArtifactThatADeviceTunes) {
+  const auto compiled = [](std::shared_ptr<Decisions> decisions, bool candidates) {
+    CompileOptions options;
+    options.target = "cuda-sm_90";
+    options.decisions = std::move(decisions);
+    options.candidates = candidates;
+    Program program;
+    program.graph = parse_graph(R"(graph forward functional {
+      input %x: f32[300, 64] user "x"
+      input %w: f32[64, 96] user "w"
+      %y: f32[300, 96] = aten.mm.default(self=%x, mat2=%w)
+      output %y user
+    })");
+    return compile(std::move(program), options).artifact;
+  };
+  const auto asked = std::make_shared<Decisions>();
+  const formats::Artifact artifact = compiled(asked, true);
+  ASSERT_EQ(asked->open.size(), 1u);
+  const auto& [question, choices] = *asked->open.begin();
+  const formats::Variant& variant = artifact.entries[0].variants[0];
+  ASSERT_EQ(variant.candidates.size(), choices.size());
+  ASSERT_GT(choices.size(), 1u);
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const formats::Candidate& c = variant.candidates[i];
+    EXPECT_EQ(c.question, question);
+    EXPECT_EQ(c.choice, choices[i]);
+    const formats::Command& command = variant.commands[c.command];
+    EXPECT_EQ(c.kernel == command.target && c.grid == command.grid && c.scratch == command.scratch, i == 0);
+    // What the device decides is what a compiler makes of the decision.
+    const auto decided = std::make_shared<Decisions>();
+    decided->made[question].choice = choices[i];
+    const formats::Artifact alone = compiled(decided, false);
+    EXPECT_TRUE(decided->open.empty());
+    EXPECT_TRUE(alone.entries[0].variants[0].candidates.empty());
+    const formats::Command& made = alone.entries[0].variants[0].commands[c.command];
+    const auto blocks = [](const formats::Artifact& a, uint32_t grid) { return a.entries[0].variants[0].nodes.at(grid - 1 - a.entries[0].nodes.size()).b; };
+    EXPECT_EQ(blocks(alone, made.grid), blocks(artifact, c.grid));
+    EXPECT_EQ(made.threads, c.threads);
+    EXPECT_EQ(made.scratch, c.scratch);
+  }
+  EXPECT_NO_THROW(formats::artifact_bytes(artifact));
+}
+
 }  // namespace
 }  // namespace nacre
