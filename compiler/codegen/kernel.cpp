@@ -102,6 +102,10 @@ void count_work(KernelContext& k) {
     const Contraction& c = *k.group.contraction;
     Expr work = 2;
     for (const LoopVar& loop : c.loops) work = work * loop.extent;
+    if (c.kind == ContractionKind::attention) {  // b, h, s, e, t, d: two products, over d and over t
+      work = 2 * (c.loops[3].extent + c.loops[5].extent);
+      for (size_t i : {0, 1, 2, 4}) work = work * c.loops[i].extent;
+    }
     if (c.kind == ContractionKind::conv || c.kind == ContractionKind::conv_transpose) {
       const auto& w = c.operand_loops[1];
       Expr taps = 1;

@@ -64,8 +64,11 @@ def flops(name):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
     module, inputs = create(name)
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # the counter does not know the operator that a whole attention is otherwise
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         module(*inputs)
+    torch.backends.mha.set_fastpath_enabled(fused)
     return counter.get_total_flops() + MODELS[name].extra_flops
 
 
