@@ -108,7 +108,8 @@ struct Kernels {
         sources.push_back({symbol, kernel.text(symbol)});
         if (kernel.launch)
           sources.back().launch = {static_cast<uint32_t>(kernel.launch->threads), static_cast<uint32_t>(kernel.buffers.size()),
-                                   static_cast<uint32_t>(kernel.launch->shared_bytes), static_cast<uint32_t>(kernel.launch->cluster), kernel.launch->nodes};
+                                   static_cast<uint32_t>(kernel.launch->shared_bytes), static_cast<uint32_t>(kernel.launch->cluster), static_cast<uint32_t>(kernel.launch->resident), kernel.launch->nodes,
+                                   kernel.launch->maps};
         names.push_back(kernel.name);
       }
       numbers.push_back(place->second);

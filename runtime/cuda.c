@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/device_image.h"
 #include "formats/expr.h"
 #include "nacre/cuda.h"
 #include "runtime/os.h"
@@ -129,7 +128,8 @@ static const struct nacre_cuda_kernel* kernel_of(const nacre_session* s, const s
 }
 
 static size_t parameter_count(const nacre_session* s, const struct nacre_command* c) {
-  return (size_t)c->operand_count + kernel_of(s, c)->node_count + 4;
+  const struct nacre_cuda_kernel* k = kernel_of(s, c);
+  return (size_t)k->map_count * NACRE_DEVICE_MAP_WORDS + c->operand_count + k->node_count + 4;
 }
 
 // Writes the next word; true if it was another.
@@ -139,12 +139,20 @@ static bool put(uint64_t** to, uint64_t value) {
   return other;
 }
 
-static void set_parameters(nacre_session* s, uint32_t number) {
+// `anew`: what is there is not this command's.
+static CUresult set_parameters(nacre_session* s, uint32_t number, bool anew) {
   const struct nacre_variant_view* v = nacre_session_view(s);
   const struct nacre_command* c = &v->commands[number];
   const struct nacre_cuda_kernel* k = kernel_of(s, c);
   uint64_t* to = s->cuda->launched[number];
-  bool changed = false;
+  bool changed = anew;
+  const uint64_t* operands = to + k->map_count * NACRE_DEVICE_MAP_WORDS;
+  for (uint32_t i = 0; i < k->map_count; ++i, to += NACRE_DEVICE_MAP_WORDS) {
+    CUdeviceptr operand = s->cuda->slots[v->operands[c->first_operand + k->maps[i].operand]];
+    if (!anew && operands[k->maps[i].operand] == operand) continue;
+    CUresult result = nacre_cuda_encode(driver_of(s), &k->maps[i], operand, to);
+    if (result) return result;
+  }
   for (uint32_t i = 0; i < c->operand_count; ++i) changed |= put(&to, s->cuda->slots[v->operands[c->first_operand + i]]);
   for (uint32_t i = 0; i < k->node_count; ++i) changed |= put(&to, (uint64_t)s->nodes[k->nodes[i]]);
   changed |= put(&to, s->cuda->status_there);
@@ -153,28 +161,40 @@ static void set_parameters(nacre_session* s, uint32_t number) {
   changed |= put(&to, s->cuda->counters);
   changed |= put(&to, blocks_of(s, c));
   s->cuda->changed[number] |= changed;
+  return 0;
 }
 
-static void all_parameters(nacre_session* s) {
+static CUresult all_parameters(nacre_session* s) {
   const struct nacre_variant_view* v = nacre_session_view(s);
   uint64_t* next = s->cuda->parameters;
   bool others = s->cuda->parameters_variant != s->variant;
-  s->cuda->parameters_variant = s->variant;
+  s->cuda->parameters_variant = NACRE_NONE;
   for (uint32_t i = 0; i < v->command_count; ++i) {
     if (v->commands[i].kind != NACRE_COMMAND_call) continue;
     s->cuda->launched[i] = next;
     next += parameter_count(s, &v->commands[i]) + 1;
-    set_parameters(s, i);
-    s->cuda->changed[i] |= others;
+    CUresult result = set_parameters(s, i, others);
+    if (result) return result;
   }
+  s->cuda->parameters_variant = s->variant;
+  return 0;
+}
+
+// Where a command's parameters lie, one by one: where maps are in the device's memory is for the driver to know.
+static void** pointers_to(nacre_session* s, uint32_t number) {
+  const struct nacre_command* c = &nacre_session_view(s)->commands[number];
+  const struct nacre_cuda_kernel* k = kernel_of(s, c);
+  uint64_t* from = s->cuda->launched[number];
+  void** to = s->cuda->pointers;
+  for (uint32_t i = 0; i < k->map_count; ++i, from += NACRE_DEVICE_MAP_WORDS) *to++ = from;
+  for (uint32_t i = 0; i <= c->operand_count + k->node_count; ++i) *to++ = from++;
+  return s->cuda->pointers;
 }
 
 static CUresult launch(nacre_session* s, uint32_t number) {
   const struct nacre_command* c = &nacre_session_view(s)->commands[number];
   const struct nacre_cuda_kernel* k = kernel_of(s, c);
-  size_t size = parameter_count(s, c) * 8;
-  void* extra[] = {(void*)1, s->cuda->launched[number], (void*)2, &size, NULL};
-  return driver_of(s)->cuLaunchKernel(k->function, blocks_of(s, c), 1, 1, k->threads, 1, 1, k->shared_bytes, s->cuda->stream, NULL, extra);
+  return driver_of(s)->cuLaunchKernel(k->function, blocks_of(s, c), 1, 1, k->threads, 1, 1, k->shared_bytes, s->cuda->stream, pointers_to(s, number), NULL);
 }
 
 // ---- A straight program as a graph.
@@ -219,9 +239,7 @@ static CUresult update_graph(nacre_session* s) {
     const struct nacre_command* c = &v->commands[i];
     if (c->kind != NACRE_COMMAND_call) continue;
     const struct nacre_cuda_kernel* k = kernel_of(s, c);
-    size_t size = parameter_count(s, c) * 8;
-    void* extra[] = {(void*)1, cuda->launched[i], (void*)2, &size, NULL};
-    CUkernelParams p = {.function = k->function, .grid_x = blocks_of(s, c), .grid_y = 1, .grid_z = 1, .block_x = k->threads, .block_y = 1, .block_z = 1, .shared_bytes = k->shared_bytes, .extra = extra};
+    CUkernelParams p = {.function = k->function, .grid_x = blocks_of(s, c), .grid_y = 1, .grid_z = 1, .block_x = k->threads, .block_y = 1, .block_z = 1, .shared_bytes = k->shared_bytes, .parameters = pointers_to(s, i)};
     if (anew) {
       result = add_kernel(s, &cuda->graph_nodes[i], before, &p);
     } else if (cuda->changed[i]) {
@@ -313,8 +331,8 @@ static nacre_status walk(nacre_session* s) {
       case NACRE_COMMAND_end:
         return NACRE_OK;
       case NACRE_COMMAND_call:
-        set_parameters(s, at);
-        result = s->profile ? timed_launch(s, at) : launch(s, at);
+        result = set_parameters(s, at, false);
+        if (!result) result = s->profile ? timed_launch(s, at) : launch(s, at);
         break;
       case NACRE_COMMAND_copy:
         result = copy(s, v, c);
@@ -398,11 +416,9 @@ static nacre_status run(nacre_session* s, const nacre_tensor* inputs, const nacr
     s->addresses_valid = false;  // until all of it has been done
     nacre_status status = lay_out(s, inputs, outputs);
     if (status) return status;
-    all_parameters(s);
-    if (straight) {
-      CUresult result = update_graph(s);
-      if (result) return nacre_cuda_failed(s, result, "no graph of the program");
-    }
+    CUresult result = all_parameters(s);
+    if (!result && straight) result = update_graph(s);
+    if (result) return nacre_cuda_failed(s, result, "no graph of the program");
     s->addresses_valid = true;
   }
   CUresult result = 0;
@@ -487,14 +503,18 @@ nacre_status nacre_cuda_session_make(nacre_session* s, const nacre_session_optio
   if (!model->cuda) return NACRE_OK;
   const struct nacre_cuda_driver* d = driver_of(s);
   const struct nacre_model_limits* most = &model->limits;
-  size_t parameters = 0, slots = 0;
+  size_t parameters = 0, slots = 0, pointers = 0;
   for (uint32_t i = 0, next = 0; i < model->counts.entry_count; ++i)
     for (uint32_t j = 0; j < model->entries[i].view.variant_count; ++j, ++next) {
       const struct nacre_model_variant* variant = &model->variants[next];
       size_t own = 0;
       if (!variant->cuda || !variant->loaded) continue;
       for (uint32_t k = 0; k < variant->view.command_count; ++k)
-        if (variant->view.commands[k].kind == NACRE_COMMAND_call) own += parameter_count(s, &variant->view.commands[k]) + 1;
+        if (variant->view.commands[k].kind == NACRE_COMMAND_call) {
+          size_t count = parameter_count(s, &variant->view.commands[k]);
+          own += count + 1;
+          if (count > pointers) pointers = count;
+        }
       if (own > parameters) parameters = own;
       if (variant->view.slot_count > slots) slots = variant->view.slot_count;
     }
@@ -509,10 +529,11 @@ nacre_status nacre_cuda_session_make(nacre_session* s, const nacre_session_optio
   cuda->slots = calloc(slots + 1, sizeof *cuda->slots);
   cuda->launched = calloc(most->commands + 1u, sizeof *cuda->launched);
   cuda->graph_nodes = calloc(most->commands + 1u, sizeof *cuda->graph_nodes);
+  cuda->pointers = calloc(pointers + 1, sizeof *cuda->pointers);
   cuda->parameters = calloc(parameters + 1, sizeof *cuda->parameters);
   cuda->changed = calloc(most->commands + 1u, sizeof *cuda->changed);
   if (!cuda->inputs || !cuda->outputs || !cuda->input_here || !cuda->output_here || !cuda->slots || !cuda->launched ||
-      !cuda->graph_nodes || !cuda->parameters || !cuda->changed)
+      !cuda->graph_nodes || !cuda->pointers || !cuda->parameters || !cuda->changed)
     return NACRE_OUT_OF_MEMORY;
   CUcontext none;
   CUresult result = d->cuCtxPushCurrent(model->cuda->context);
@@ -557,6 +578,7 @@ void nacre_cuda_session_destroy(nacre_session* s) {
   free(cuda->slots);
   free(cuda->launched);
   free(cuda->graph_nodes);
+  free(cuda->pointers);
   free(cuda->parameters);
   free(cuda->changed);
   free(cuda);

@@ -5,6 +5,7 @@
 #ifndef NACRE_RUNTIME_CUDA_H
 #define NACRE_RUNTIME_CUDA_H
 
+#include "formats/device_image.h"
 #include "formats/text.h"
 #include "runtime/cuda_driver.h"
 #include "runtime/session.h"
@@ -17,6 +18,8 @@ struct nacre_cuda_kernel {
   CUfunction function;  // NULL: of another device, or a processor
   uint32_t threads, shared_bytes, operands, node_count;
   const uint32_t* nodes;
+  const struct nacre_device_map* maps;
+  uint32_t map_count;
 };
 
 struct nacre_cuda_model {
@@ -40,6 +43,7 @@ struct nacre_cuda_session {
   bool *input_here, *output_here; // it is the caller's own
   CUdeviceptr* slots;             // by slot
   void** launched;                // by command: where its parameters begin
+  void** pointers;                // to the parameters of the command that is launched
   uint64_t* parameters;           // of all commands, each with the number of its blocks behind
   bool* changed;                  // by command: since the graph was told
   uint32_t parameters_variant;    // whose they are
@@ -79,6 +83,9 @@ nacre_status nacre_cuda_can_stage(nacre_session* session, const nacre_tensor* in
 nacre_status nacre_cuda_run(nacre_session* session, const nacre_tensor* inputs, const nacre_buffer* outputs);
 // The host's copy of the state is as the device's, and becomes the one that counts.
 void nacre_cuda_state_to_host(nacre_session* session);
+
+// Encodes the map of an operand at that address. `to` has NACRE_DEVICE_MAP_WORDS words.
+CUresult nacre_cuda_encode(const struct nacre_cuda_driver* driver, const struct nacre_device_map* map, CUdeviceptr operand, uint64_t* to);
 
 // Says what failed, in the driver's words; NACRE_DEVICE_LOST, or NACRE_OUT_OF_MEMORY.
 nacre_status nacre_cuda_failed(nacre_session* session, CUresult result, const char* what);

@@ -98,7 +98,12 @@ enum {
 // What older drivers lack.
 #define NACRE_CUDA_NEWER_FUNCTIONS(X)                                                         \
   X(cuGraphAddDependencies, cuGraphAddDependencies_v2,                                        \
-    (CUgraph, const CUgraphNode*, const CUgraphNode*, const CUgraphEdge*, size_t))
+    (CUgraph, const CUgraphNode*, const CUgraphNode*, const CUgraphEdge*, size_t))            \
+  X(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled,                                           \
+    (uint64_t*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*, const uint32_t*, int, int, int, int)) \
+  X(cuTensorMapEncodeIm2col, cuTensorMapEncodeIm2col,                                         \
+    (uint64_t*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const int32_t*, const int32_t*, uint32_t, uint32_t, \
+     const uint32_t*, int, int, int, int))
 
 struct nacre_cuda_driver {
 #define X(name, symbol, parameters) CUresult(*name) parameters;

@@ -2,12 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/device_image.h"
 #include "runtime/cuda.h"
 #include "runtime/os.h"
 
 // Of what a multiprocessor has for shared memory and its first cache.
-enum { kSharedPercent = 50 };
+enum { kSharedPercent = 50, kSharedBytes = 132 * 1024 };
+// A block has so much itself.
+enum { kSharedOwn = 1024 };
 
 // The first device, or none.
 static bool find_device(const struct nacre_cuda_driver* driver, CUdevice* device, uint32_t* capability) {
@@ -25,14 +26,18 @@ static const struct nacre_device_image* table_of(const uint8_t* bytes, uint64_t 
   const struct nacre_device_image* table = (const void*)bytes;
   if (size < sizeof *table || table->magic != NACRE_DEVICE_IMAGE_MAGIC || table->abi != NACRE_DEVICE_ABI)
     return NULL;
-  uint64_t kernels = table->kernel_count, nodes = table->node_count;
-  if (sizeof *table + kernels * sizeof(struct nacre_device_kernel) + nodes * 4 > size) return NULL;
+  uint64_t kernels = table->kernel_count, nodes = table->node_count, maps = table->map_count;
+  if (sizeof *table + kernels * sizeof(struct nacre_device_kernel) + maps * sizeof(struct nacre_device_map) + nodes * 4 > size) return NULL;
   const struct nacre_device_kernel* k = (const void*)(table + 1);
   for (uint64_t i = 0; i < kernels; ++i) {
     if (k[i].cubin > size || k[i].cubin_size > size - k[i].cubin || k[i].ptx > size ||
         k[i].ptx_size > size - k[i].ptx || (k[i].ptx_size && bytes[k[i].ptx + k[i].ptx_size - 1]) ||
-        k[i].first_node > nodes || k[i].node_count > nodes - k[i].first_node || !k[i].threads)
+        k[i].first_node > nodes || k[i].node_count > nodes - k[i].first_node || !k[i].threads ||
+        k[i].first_map > maps || k[i].map_count > maps - k[i].first_map)
       return NULL;
+    const struct nacre_device_map* m = (const struct nacre_device_map*)(const void*)(k + kernels) + k[i].first_map;
+    for (uint32_t j = 0; j < k[i].map_count; ++j)
+      if (m[j].operand >= k[i].operands || m[j].rank < 3 || m[j].rank > NACRE_DEVICE_MAP_RANK || (m[j].pixels && m[j].rank != 4)) return NULL;
   }
   return table;
 }
@@ -59,7 +64,12 @@ static nacre_status refused(struct nacre_model* model, CUresult result, const ch
 static nacre_status load_kernels(struct nacre_model* model, const struct nacre_device_image* table, bool cubin, struct nacre_text* why) {
   struct nacre_cuda_model* cuda = model->cuda;
   const struct nacre_device_kernel* kernels = (const void*)(table + 1);
-  const uint32_t* nodes = (const void*)(kernels + table->kernel_count);
+  const struct nacre_device_map* maps = (const void*)(kernels + table->kernel_count);
+  const uint32_t* nodes = (const void*)(maps + table->map_count);
+  if (table->map_count && (!cuda->driver->cuTensorMapEncodeTiled || !cuda->driver->cuTensorMapEncodeIm2col)) {
+    nacre_text_string(why, "the GPU's driver is too old for the artifact's kernels");
+    return NACRE_UNSUPPORTED_DEVICE;
+  }
   for (uint32_t i = 0; i < model->counts.kernel_count; ++i) {
     struct nacre_kernel_view view;
     nacre_meta_kernel(model->container.meta, i, &view);
@@ -78,7 +88,9 @@ static nacre_status load_kernels(struct nacre_model* model, const struct nacre_d
     if (!result) result = cuda->driver->cuModuleGetFunction(&own->function, own->module, name);
     if (result) return refused(model, result, name, why);
     // Kernels run side by side where they divide a multiprocessor's memory alike.
-    if (cuda->overlaps) cuda->driver->cuFuncSetAttribute(own->function, CU_FUNCTION_SHARED_PERCENT, kSharedPercent);
+    uint32_t shared = k->resident * (k->shared_bytes + kSharedOwn);
+    if (cuda->overlaps || k->resident)
+      cuda->driver->cuFuncSetAttribute(own->function, CU_FUNCTION_SHARED_PERCENT, shared > kSharedBytes ? 100 : kSharedPercent);
     if (k->shared_bytes) result = cuda->driver->cuFuncSetAttribute(own->function, CU_FUNCTION_SHARED_BYTES, (int)k->shared_bytes);
     if (k->cluster > 8 && !result) result = cuda->driver->cuFuncSetAttribute(own->function, CU_FUNCTION_LARGE_CLUSTERS, 1);
     if (result) return refused(model, result, name, why);
@@ -87,6 +99,8 @@ static nacre_status load_kernels(struct nacre_model* model, const struct nacre_d
     own->operands = k->operands;
     own->nodes = nodes + k->first_node;
     own->node_count = k->node_count;
+    own->maps = maps + k->first_map;
+    own->map_count = k->map_count;
   }
   return NACRE_OK;
 }

@@ -332,6 +332,17 @@ class Emitter {
     launch_.blocks = min(launch_.blocks, Expr(1024));
   }
 
+  // Kernels with other maps are others.
+  std::string comment_of_map(size_t i) const {
+    const nacre_device_map& map = launch_.maps[i];
+    std::string text = fmt::format("  // map{}: data{} from byte {}, ", i, map.operand, map.start);
+    for (uint32_t d = 0; d < map.rank; ++d) text += d == 0 ? fmt::format("{}", map.sizes[0]) : fmt::format(" x {} by {} bytes", map.sizes[d], map.strides[d - 1]);
+    if (map.pixels) return text + fmt::format(", {} channels of {} pixels {} and {} apart, between ({}, {}) and ({}, {})\n", map.box[0], map.box[1], map.steps[1], map.steps[2], map.lower[0], map.lower[1], map.upper[0], map.upper[1]);
+    text += ", at once ";
+    for (uint32_t d = 0; d < map.rank; ++d) text += fmt::format("{}{}", d == 0 ? "" : " x ", map.box[d]);
+    return text + "\n";
+  }
+
   // Whether indices need 64 bits: also where they stand after the last step, which is as wide as the grid.
   bool wide() const {
     const auto large = [&](const Expr& e) {
@@ -347,14 +358,17 @@ class Emitter {
   void finish() {
     const std::string& body = k_.out.text();
     std::set<BufferId> written = buffers_written(k_.group);
-    std::string parameters;
+    std::string parameters, head;
+    for (size_t i = 0; i < launch_.maps.size(); ++i) {
+      parameters += fmt::format("const __grid_constant__ TensorMap map{}, ", i);
+      head += comment_of_map(i);
+    }
     for (size_t i = 0; i < k_.kernel.buffers.size(); ++i) {
       const BufferId id = k_.kernel.buffers[i];
       // Where the kernel may begin before the ones that write what it reads are done, only weights are what __restrict__ promises.
       const bool restricted = k_.target.compute_capability < 90 || written.contains(id) || k_.program[id].kind == BufferKind::weight;
       parameters += fmt::format("{}{}* {}data{}, ", written.contains(id) ? "" : "const ", storage_type(k_.program[id].dtype), restricted ? "__restrict__ " : "", i);
     }
-    std::string head;
     const bool is_wide = wide();
     head += fmt::format("  using isize = {};\n", is_wide ? "i64" : "int");
     for (const auto& [name, symbol] : k_.program.symbols) {

@@ -33,7 +33,12 @@ class Product {
     const Expr a = where(0), b = where(1);
     const bool along_n = !in_pieces(1, k.name) && in_pieces(1, n.name);
     const bool a_pieces = in_pieces(0, k.name), b_pieces = along_n || in_pieces(1, k.name);
-    begin(points_of(around), m.extent, n.extent, k.extent, along_n, !a_pieces || !b_pieces);
+    begin(points_of(around), m.extent, n.extent, k.extent, along_n, !a_pieces || !b_pieces, matrix_maps());
+    if (tile_.resident) {
+      bring_rows();
+      result("batch", around.size());
+      return launch_;
+    }
     row("batch", around, m.name, k.name, 0, a, a_pieces);
     row("batch", around, n.name, k.name, 1, b, b_pieces);
     result("batch", around.size());
@@ -113,8 +118,13 @@ class Product {
     terms.push_back({"channel", in});
     const Expr a = where(0), b = where(1);
     const bool a_pieces = !transposed && piece_steps(in) && in_pieces(0, x[1].name), b_pieces = piece_steps(in) && in_pieces(1, wt[transposed ? 0 : 1].name);
-    begin(c_.groups, points_of(pixels), outs, points_of(terms), false, !a_pieces || !b_pieces);
+    begin(c_.groups, points_of(pixels), outs, points_of(terms), false, !a_pieces || !b_pieces, transposed ? std::nullopt : pixel_maps());
     Writer& w = k_.out;
+    if (tile_.resident) {
+      launch_.maps[0].pixels ? bring_pixels() : bring_rows();
+      pixel_result(pixels, outs);
+      return launch_;
+    }
     const auto split_terms = [&] {
       split("term", terms);
       for (const LoopVar& tap : taps)
@@ -177,18 +187,7 @@ class Product {
     w.close("};");
     w.close("},");
 
-    const bool pieces = piece_steps(outs) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(e[1].name);
-    w.open("[&]([[maybe_unused]] isize batch, isize pixel, isize column{}) {{", pieces ? "" : ", const float value");
-    split("pixel", pixels);
-    if (pieces) {
-      w.line("const isize first = batch * {} + column;", text(outs));
-      NestEmitter(k_, epilogue_, {}).emit_epilogue_in_pieces(e[1].name);
-    } else {
-      w.line("[[maybe_unused]] const isize {} = batch * {} + column;", e[1].name, text(outs));
-      NestEmitter(k_, epilogue_, {}).emit_scalar_epilogue();
-    }
-    w.close("}, launch);");
-    w.out();
+    pixel_result(pixels, outs);
     return launch_;
   }
 
@@ -306,6 +305,28 @@ class Product {
     }
     w.close("},");
   }
+  // What becomes of an element of a convolution, and the end of the call.
+  void pixel_result(const std::vector<LoopVar>& pixels, const Expr& outs) {
+    Writer& w = k_.out;
+    const auto& e = epilogue_.loops;
+    const bool pieces = piece_steps(outs) && NestEmitter(k_, epilogue_, {}).fits_in_pieces(e[1].name);
+    w.open("[&]([[maybe_unused]] isize batch, isize pixel, isize column{}) {{", pieces ? "" : ", const float value");
+    split("pixel", pixels);
+    if (pieces) {
+      w.line("const isize first = batch * {} + column;", text(outs));
+      NestEmitter(k_, epilogue_, {}).emit_epilogue_in_pieces(e[1].name);
+    } else {
+      w.line("[[maybe_unused]] const isize {} = batch * {} + column;", e[1].name, text(outs));
+      NestEmitter(k_, epilogue_, {}).emit_scalar_epilogue();
+    }
+    end_call();
+  }
+
+  void end_call() {
+    k_.out.close(tile_.resident ? "});" : "}, launch);");
+    k_.out.out();
+  }
+
   // What becomes of an element of a matrix product, and the end of the call.
   void result(const std::string& counter, size_t around) {
     const auto& e = epilogue_.loops;
@@ -316,17 +337,152 @@ class Product {
       NestEmitter(k_, epilogue_, {}).emit_epilogue_in_pieces(e[around + 1].name);
     else
       NestEmitter(k_, epilogue_, {}).emit_scalar_epilogue();
-    k_.out.close("}, launch);");
-    k_.out.out();
+    end_call();
   }
 
-  void begin(const Expr& batches, const Expr& m, const Expr& n, const Expr& k, bool along_n, bool elements) {
+  // Tensor maps of both operands, but for how much is read at once. Their sizes and steps are numbers.
+  using Maps = std::optional<std::vector<nacre_device_map>>;
+
+  std::optional<int64_t> number(const Expr& e) const { return simplify(e, facts_).constant(); }
+
+  // 16-bit floats of one kind, results 8 at a time.
+  bool can_be_mapped(const std::string& across, const Expr& outs) const {
+    const auto columns = number(outs);
+    return k_.target.compute_capability == 90 && is_half(k_.program[c_.operands[0].buffer].dtype) && k_.program[c_.operands[0].buffer].dtype == k_.program[c_.operands[1].buffer].dtype && columns && *columns % 32 == 0 &&
+           NestEmitter(k_, epilogue_, {}).fits_in_pieces(across);
+  }
+
+  // The numbers of steps_of.
+  std::optional<std::vector<int64_t>> numbers_of(const Expr& address, const std::vector<LoopVar>& loops) const {
+    const auto steps = steps_of(address, loops);
+    if (!steps) return std::nullopt;
+    std::vector<int64_t> all;
+    for (const Expr& step : *steps) {
+      const auto value = number(step);
+      if (!value) return std::nullopt;
+      all.push_back(*value);
+    }
+    return all;
+  }
+
+  // Dimensions of so many elements, so many apart; nothing where the copy engine does not take them.
+  static std::optional<nacre_device_map> map_of(int64_t start, const std::vector<std::pair<int64_t, int64_t>>& dimensions) {
+    nacre_device_map map{};
+    map.start = static_cast<uint64_t>(2 * start);
+    map.rank = static_cast<uint32_t>(dimensions.size());
+    if (start < 0 || start % kPiece != 0 || dimensions[0].second != 1) return std::nullopt;
+    for (size_t d = 0; d < dimensions.size(); ++d) {
+      const auto& [size, step] = dimensions[d];
+      if (size < 1 || size > INT32_MAX || step < 1 || (d > 0 && step % kPiece != 0)) return std::nullopt;
+      map.sizes[d] = static_cast<uint32_t>(size);
+      map.steps[d] = map.box[d] = 1;
+      if (d > 0) map.strides[d - 1] = static_cast<uint64_t>(2 * step);
+    }
+    map.box[0] = 64;
+    return map;
+  }
+
+  // Columns of a product as bring_columns wants them.
+  static std::optional<nacre_device_map> column_map(int64_t start, int64_t columns, int64_t step, int64_t terms) {
+    auto map = map_of(start, {{terms, 1}, {2, step}, {4, 8 * step}, {4, 2 * step}, {columns / 32, 32 * step}});
+    if (map) map->box[1] = 2, map->box[2] = map->box[3] = 4;
+    return map;
+  }
+
+  static Maps both(const std::optional<nacre_device_map>& a, const std::optional<nacre_device_map>& b) { return a && b ? Maps({*a, *b}) : std::nullopt; }
+
+  Maps matrix_maps() const {
+    const size_t around = c_.loops.size() - 3;
+    if (!can_be_mapped(epilogue_.loops.back().name, c_.loops[around + 1].extent)) return std::nullopt;
+    const auto a = numbers_of(where(0), c_.loops), b = numbers_of(where(1), c_.loops);
+    std::vector<int64_t> sizes;
+    for (const LoopVar& loop : c_.loops) sizes.push_back(number(loop.extent).value_or(0));
+    if (!a || !b || std::find(sizes.begin(), sizes.end(), 0) != sizes.end() || (*a)[around + 1] != 0 || (*b)[around] != 0) return std::nullopt;
+    const int64_t m = sizes[around], n = sizes[around + 1], k = sizes[around + 2], down = (*a)[around];
+    std::pair<int64_t, int64_t> batch{1, m * down};
+    for (size_t i = 0; i < around; ++i) {
+      if (sizes[i] == 1) continue;
+      if (batch.first > 1 || (*b)[i] != 0) return std::nullopt;
+      batch = {sizes[i], (*a)[i]};
+    }
+    return both(map_of(a->back(), {{k, (*a)[around + 2]}, {m, down}, batch}), (*b)[around + 2] == 1 ? column_map(b->back(), n, (*b)[around + 1], k) : std::nullopt);
+  }
+
+  Maps pixel_maps() const {
+    const auto &image = c_.operand_loops[0], &filter = c_.operand_loops[1], &e = epilogue_.loops;
+    if (image.size() != 4 || !Expr(c_.groups).is(1) || !can_be_mapped(e[1].name, e[1].extent)) return std::nullopt;
+    const auto a = numbers_of(where(0), image), b = numbers_of(where(1), filter);
+    const auto filter_steps = steps_of(where(1), filter);
+    std::vector<int64_t> sizes, taps, stride, padding, dilation, out;
+    const auto all = [&](std::vector<int64_t>& to, const Expr& x) { to.push_back(number(x).value_or(-1)); };
+    for (const LoopVar& loop : image) all(sizes, loop.extent);
+    for (size_t i = 0; i < 2; ++i) {
+      all(taps, filter[i + 2].extent);
+      all(stride, c_.stride[i]);
+      all(padding, c_.padding[i]);
+      all(dilation, c_.dilation[i]);
+      all(out, e[i + 2].extent);
+    }
+    for (const auto& some : {sizes, taps, stride, padding, dilation, out})
+      if (std::find(some.begin(), some.end(), -1) != some.end()) return std::nullopt;
+    const int64_t images = sizes[0], channels = sizes[1], outs = *number(e[1].extent), terms = channels * taps[0] * taps[1];
+    if (!a || !b || !filter_steps || !in_one_row(*filter_steps, filter, channels)) return std::nullopt;
+    const auto columns = column_map(b->back(), outs, (*b)[0], terms);
+    const std::pair<int64_t, int64_t> down{sizes[2], (*a)[2]}, across{sizes[3], (*a)[3]};
+    // Images of pixels one after the other are a matrix.
+    if (terms == channels && stride[0] == 1 && stride[1] == 1 && padding[0] == 0 && padding[1] == 0 && down.second == across.first * across.second && (images == 1 || (*a)[0] == down.first * down.second))
+      return both(map_of(a->back(), {{channels, (*a)[1]}, {images * down.first * across.first, across.second}, {1, images * down.first * down.second}}), columns);
+    if (channels % 64 != 0) return std::nullopt;
+    auto pixels = map_of(a->back(), {{channels, (*a)[1]}, across, down, {images, images == 1 ? down.first * down.second : (*a)[0]}});
+    if (!pixels) return std::nullopt;
+    pixels->pixels = 1;
+    for (size_t i = 0; i < 2; ++i) {  // width first
+      const size_t d = 1 - i;
+      const int64_t last = padding[d] - (taps[d] - 1) * dilation[d];
+      if (padding[d] > 128 || last < -128 || last > 127 || (taps[d] - 1) * dilation[d] > 255 || stride[d] > 8) return std::nullopt;
+      pixels->lower[i] = static_cast<int32_t>(-padding[d]);
+      pixels->upper[i] = static_cast<int32_t>(last);
+      pixels->steps[i + 1] = static_cast<uint32_t>(stride[d]);
+    }
+    return both(pixels, columns);
+  }
+
+  void bring_rows() {
+    k_.out.open("[&]([[maybe_unused]] isize batch, isize row) {{");
+    k_.out.line("return [=, &map0](int step, uint32_t to, uint32_t barrier) {{ bring_matrix(map0, to, barrier, step * 64, row, {}); }};", launch_.maps[0].sizes[2] == 1 ? "0" : "batch");
+    k_.out.close("},");
+    k_.out.line("map1,");
+  }
+
+  void bring_pixels() {
+    Writer& w = k_.out;
+    const auto &e = epilogue_.loops, &filter = c_.operand_loops[1];
+    const int64_t parts = static_cast<int64_t>(launch_.maps[0].sizes[0]) / 64;
+    w.open("[&]([[maybe_unused]] isize batch, isize pixel) {{");
+    split("pixel", {{"image", e[0].extent}, {"down", e[2].extent}, {"across", e[3].extent}});
+    w.line("const int x = across * {} - {}, y = down * {} - {};", text(c_.stride[1]), text(c_.padding[1]), text(c_.stride[0]), text(c_.padding[0]));
+    w.open("return [=, &map0](int step, uint32_t to, uint32_t barrier) {{");
+    w.line("[[maybe_unused]] const int part = step % {0}, tap = step / {0};", parts);
+    w.line("nk::bring_pixels(map0, to, barrier, part * 64, x, y, image, tap % {0} * {1}, tap / {0} * {2});", text(filter[3].extent), text(c_.dilation[1]), text(c_.dilation[0]));
+    w.close("};");
+    w.close("},");
+    w.line("map1,");
+  }
+
+  void begin(const Expr& batches, const Expr& m, const Expr& n, const Expr& k, bool along_n, bool elements, const Maps& maps) {
     const auto count = [&](const Expr& e) { return std::max<int64_t>(1, typical(simplify(e, facts_), k_.program.symbols)); };
     const Expr all = simplify(batches * m * n, facts_);
-    const HalfProduct product{count(batches), count(m), count(n), count(k) * (factors() == Factors::half ? 1 : 2), code_cost(epilogue_.code), along_n, elements, all.constant().has_value(), factors()};
+    const double reads = static_cast<double>(std::count_if(epilogue_.code.begin(), epilogue_.code.end(), [&](const Scalar& s) {
+      return s.op == ScalarOp::load && s.buffer >= 0 && typical(simplify(elements_of(k_.program[s.buffer]), facts_), k_.program.symbols) >= count(all);
+    }));
+    const HalfProduct product{count(batches), count(m), count(n), count(k) * (factors() == Factors::half ? 1 : 2), code_cost(epilogue_.code), reads, along_n, elements, all.constant().has_value(), maps.has_value(), factors()};
     tile_ = choose_half_tile(product, k_.target);
     k_.kernel.question = k_.target.name + ": " + question_of(product);
     const Expr tiles = simplify(batches * ceildiv(m, tile_.rows) * ceildiv(n, tile_.columns), facts_);
+    if (tile_.resident) {
+      begin_mapped(batches, m, n, k, tiles, *maps);
+      return;
+    }
     launch_.threads = 32 * tile_.warps_m * tile_.warps_n;
     // Whole clusters, where there is nothing to compute, too.
     launch_.blocks = tile_.splits == 1 ? min(tiles, Expr(int64_t{1} << 20)) : simplify(max(tiles, Expr(1)) * tile_.splits, facts_);
@@ -344,6 +500,27 @@ class Product {
                 pieces ? 8 : is_along(out(), down) ? 0 : 1, along_n, bfloat(), k_.program[c_.operands[1].buffer].kind == BufferKind::weight,
                 factors() == Factors::half ? "" : factors() == Factors::tf32 ? ", Factors::tf32" : ", Factors::exact",
                 size(batches), size(m), size(n), size(k));
+    k_.out.in();
+  }
+
+  void begin_mapped(const Expr& batches, const Expr& m, const Expr& n, const Expr& k, const Expr& tiles, const std::vector<nacre_device_map>& maps) {
+    launch_.maps = maps;
+    for (size_t i = 0; i < 2; ++i) {
+      const BufferId id = c_.operands[i].buffer;
+      k_.pointer(id);
+      launch_.maps[i].operand = static_cast<uint32_t>(std::find(k_.kernel.buffers.begin(), k_.kernel.buffers.end(), id) - k_.kernel.buffers.begin());
+    }
+    launch_.maps[0].box[1] = static_cast<uint32_t>(tile_.rows);
+    launch_.maps[1].box[4] = static_cast<uint32_t>(tile_.columns / 32);
+    launch_.threads = 32 * tile_.warps_m + 32;
+    launch_.blocks = tile_.splits > 1 ? simplify(tiles * tile_.splits, facts_) : min(tiles, Expr(multiprocessors_of(k_.target) * tile_.resident));
+    launch_.shared_bytes = tile_.shared_bytes;
+    launch_.cluster = tile_.splits;
+    launch_.resident = tile_.resident;
+    launch_.awaits = true;
+    const auto size = [&](const Expr& x) { return fmt::format("isize({})", text(x)); };
+    k_.out.line("gemm_mapped<MappedTile<{}, {}, {}, {}, {}, {}>>({}, {}, {}, {},", tile_.warps_m / 4, tile_.columns, tile_.stages, tile_.splits, bfloat(),
+                k_.program[c_.operands[1].buffer].kind == BufferKind::weight, size(batches), size(m), size(n), text(ceildiv(k, 64)));
     k_.out.in();
   }
 

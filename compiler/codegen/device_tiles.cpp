@@ -23,6 +23,7 @@ struct Machine {
   int multiprocessors = 132;
   int shared_bytes = 132 * 1024, most_shared = 200 * 1024;  // of a multiprocessor, as the runtime divides it; of a block whose stages can be fewer
   int block_shared = 227 * 1024;                            // of a block, at most
+  int mapped_shared = 228 * 1024;                           // of a multiprocessor, where kernels take all of it
   double products = 1050, products_alone = 336;   // multiply-adds a cycle: of four warps together, of each alone
   // Without tensor cores: multiply-adds a cycle; a step's own; and what blocks of a multiprocessor hide of each other.
   double exact_products = 128 * 0.8, exact_round = 290, exact_latency = 600;
@@ -102,20 +103,75 @@ HalfTileChoice answered(std::vector<Tried> tried, const HalfProduct& product, co
   std::vector<std::string> choices;
   for (const auto& [took, tile] : tried) {
     const auto same = [&, &tile = tile](const HalfTileChoice& other) {
-      return other.rows == tile.rows && other.columns == tile.columns && other.warps_m == tile.warps_m && other.warps_n == tile.warps_n && other.splits == tile.splits;
+      return other.rows == tile.rows && other.columns == tile.columns && other.warps_m == tile.warps_m && other.warps_n == tile.warps_n && other.splits == tile.splits && other.resident == tile.resident;
     };
     if (tiles.size() == kMost || took > kHopeless * tried[0].took || std::any_of(tiles.begin(), tiles.end(), same)) continue;
     tiles.push_back(tile);
-    choices.push_back(fmt::format("{}x{}, warps {}x{}, stages {}, splits {}", tile.rows, tile.columns, tile.warps_m, tile.warps_n, tile.stages, tile.splits));
+    choices.push_back(fmt::format("{}x{}, warps {}x{}, stages {}, splits {}{}", tile.rows, tile.columns, tile.warps_m, tile.warps_n, tile.stages, tile.splits, tile.resident ? fmt::format(", resident {}", tile.resident) : ""));
   }
   return tiles.at(target.choose(question_of(product), choices));
+}
+
+// Tiles that the copy engine brings, by whole blocks that stay. Warpgroups of 64 rows; so many blocks of a multiprocessor.
+struct Mapped {
+  int warpgroups, columns, resident;
+};
+
+struct MappedMachine {
+  double products = 1700, shared_rate = 112;       // multiply-adds a cycle; bytes of its memory
+  double memory_rate = 52, all_memory = 5800;      // bytes a cycle from the second-level cache: of one multiprocessor, and of all
+  double results_rate = 87, all_results = 2300;    // of results, and of what they are added to
+  double latency = 680, round = 55;                // from the request to the data; a step's own
+  double begin = 3300;
+  double result = 13, operation = 2, read = 20;    // of one thread for each of its results
+  double beside = 1.3, after = 1.2;                // results while other blocks multiply, and between the tiles of one
+  double share = 590, share_element = 7.6;         // blocks of a cluster
+};
+
+double cost(const HalfProduct& product, const Mapped& shape, const HalfTileChoice& tile, const Machine& machine) {
+  static constexpr MappedMachine own;
+  const double steps = static_cast<double>(ceiling(ceiling(product.k, kDepth), tile.splits));
+  const double blocks = static_cast<double>(product.batches * ceiling(product.m, tile.rows) * ceiling(product.n, tile.columns) * tile.splits);
+  const double busy = std::min<double>(blocks, machine.multiprocessors), beside = std::min<double>(shape.resident, std::ceil(blocks / machine.multiprocessors));
+  const double each = std::ceil(blocks / (machine.multiprocessors * shape.resident));
+  const double bytes = 128.0 * (tile.rows + tile.columns), reread = 128.0 * (tile.rows + tile.columns * shape.warpgroups);
+  const double multiply = std::max({double{1} * tile.rows * tile.columns * kDepth / own.products, (bytes + reread) / own.shared_rate, bytes / std::min(own.memory_rate, own.all_memory / busy)});
+  const double alone = std::max(multiply, own.round + own.latency / std::max(1.0, std::min<double>(tile.stages - 2, steps)));
+  const double loop = steps * std::max(beside * multiply, alone);
+  const double mine = tile.columns / 2.0;  // results of a thread
+  const double written = 2.0 * tile.rows * tile.columns / tile.splits * (1 + product.reads) / std::min(own.results_rate, own.all_results / busy);
+  const double results = std::max(written, mine / tile.splits * (own.result + own.operation * product.epilogue + own.read * product.reads));
+  const double once = beside == 1 ? loop + results : std::max(loop + results, beside * std::max(steps * multiply, results * own.beside));
+  const double again = beside == 1 ? loop + results * own.after : once;
+  return own.begin + once + (each - 1) * again + (tile.splits > 1 ? own.share * tile.splits + own.share_element * mine * (tile.splits - 1) / tile.splits : 0);
+}
+
+std::vector<Tried> mapped_tiles(const HalfProduct& product, const Machine& machine) {
+  static constexpr Mapped kTiles[] = {{2, 256, 1}, {2, 192, 1}, {3, 128, 1}, {2, 128, 1}, {2, 128, 2}, {2, 96, 1}, {4, 64, 1}, {2, 64, 2}, {2, 64, 1}, {1, 128, 2}, {1, 128, 1}, {1, 64, 2}};
+  const int64_t steps = ceiling(product.k, kDepth);
+  std::vector<Tried> tried;
+  for (const Mapped& shape : kTiles)
+    for (int splits = 1; splits <= 4 && splits <= steps && shape.columns % (32 * splits) == 0; splits *= 2) {
+      HalfTileChoice tile{64 * shape.warpgroups, shape.columns, 4 * shape.warpgroups, 1, 0, splits, 0, shape.resident};
+      const int stage = (tile.rows + tile.columns) * 128, shared = tile.rows * tile.columns * 4 / splits * (splits - 1) + 1024;
+      const int64_t tiles = product.batches * ceiling(product.m, tile.rows) * ceiling(product.n, tile.columns);
+      if (splits > 1 && tiles * splits > int64_t{machine.multiprocessors} * shape.resident) break;
+      // As many stages as are of use; in all of a multiprocessor's memory only where few have room in what kernels side by side divide.
+      int stages = (machine.shared_bytes / shape.resident - 2048 - shared) / stage;
+      if (stages < 5) stages = (machine.mapped_shared / shape.resident - 2048 - shared) / stage;
+      tile.stages = static_cast<int>(std::clamp<int64_t>(ceiling(steps, splits), 2, std::min(stages, 7)));
+      if (stages < 3) continue;
+      tile.shared_bytes = tile.stages * stage + shared;
+      tried.push_back({cost(product, shape, tile, machine), tile});
+    }
+  return tried;
 }
 
 }  // namespace
 
 std::string question_of(const HalfProduct& product) {
-  return fmt::format("{} product {}x{}x{}x{}{}{}, epilogue {}", product.factors == Factors::tf32 ? "tf32" : product.factors == Factors::exact ? "float32" : "half", product.batches, product.m, product.n, product.k, product.b_along_n ? ", b along n" : "",
-                     product.elements ? ", by elements" : "", product.epilogue);
+  return fmt::format("{} product {}x{}x{}x{}{}{}{}, epilogue {}", product.factors == Factors::tf32 ? "tf32" : product.factors == Factors::exact ? "float32" : "half", product.batches, product.m, product.n, product.k, product.b_along_n ? ", b along n" : "",
+                     product.elements ? ", by elements" : "", product.mapped ? ", by maps" : "", product.epilogue);
 }
 
 int multiprocessors_of(const Target& target) { return machine_of(target).multiprocessors; }
@@ -126,6 +182,7 @@ HalfTileChoice choose_half_tile(const HalfProduct& product, const Target& target
   static constexpr Shape kAny[] = {{16, 64, 1, 4}, {32, 64, 2, 2}, {64, 32, 2, 2}, {64, 64, 2, 2}, {128, 64, 4, 2}, {128, 128, 2, 4}};
   static constexpr Shape kExact[] = {{16, 64, 1, 4}, {32, 32, 2, 2}, {32, 64, 2, 2}, {64, 32, 2, 2}, {64, 64, 2, 2}, {64, 128, 2, 2}, {128, 64, 4, 2}, {128, 128, 4, 2}};
   const Machine machine = machine_of(target);
+  if (product.mapped) return answered(mapped_tiles(product, machine), product, target);
   const bool clusters = target.compute_capability >= 90;
   const int64_t steps = ceiling(product.k, kDepth);
   std::vector<Tried> tried;

@@ -62,8 +62,8 @@ int KernelContext::provenance(const Provenance& where) {
 
 std::string KernelSource::text(const std::string& symbol) const {
   if (launch)
-    return fmt::format("{}#include \"nacre/cuda.h\"\nnamespace nk {{\n\nextern \"C\" __global__ void __launch_bounds__({}) {}{}{}\n}}  // namespace nk\n", comment,
-                       launch->threads, launch->cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", launch->cluster) : "", symbol, body);
+    return fmt::format("{}#include \"nacre/cuda.h\"\nnamespace nk {{\n\nextern \"C\" __global__ void __launch_bounds__({}{}) {}{}{}\n}}  // namespace nk\n", comment,
+                       launch->threads, launch->resident > 1 ? fmt::format(", {}", launch->resident) : "", launch->cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", launch->cluster) : "", symbol, body);
   return fmt::format("{}#include \"nacre/kernels.h\"\nusing namespace nk;\n\nextern \"C\" __attribute__((visibility(\"hidden\"))) int32_t {}(const nacre_kernel_args* args) {}", comment, symbol, body);
 }
 

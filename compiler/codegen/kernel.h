@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/loops/group.h"
+#include "formats/device_image.h"
 #include "targets/target.h"
 
 namespace nacre {
@@ -32,6 +33,8 @@ struct KernelSource {
     int shared_bytes = 0;         // dynamic
     int cluster = 1;              // blocks of a cluster
     bool awaits = false;          // it waits for the kernels before it where it has to
+    int resident = 0;             // blocks of a multiprocessor, for which there have to be registers
+    std::vector<nacre_device_map> maps{};  // the first parameters
   };
   std::optional<Launch> launch;
 

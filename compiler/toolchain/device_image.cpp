@@ -45,6 +45,7 @@ CodeImage device_image(std::span<const Source> sources, const std::vector<std::s
   head.compute_capability = static_cast<std::uint32_t>(target.compute_capability);
   head.kernel_count = static_cast<std::uint32_t>(sources.size());
   std::vector<nacre_device_kernel> kernels;
+  std::vector<nacre_device_map> maps;
   std::vector<std::uint32_t> nodes;
   for (const Source& source : sources) {
     check(source.launch.has_value(), "{} is no kernel of a device", source.name);
@@ -56,11 +57,16 @@ CodeImage device_image(std::span<const Source> sources, const std::vector<std::s
     kernel.first_node = static_cast<std::uint32_t>(nodes.size());
     kernel.node_count = static_cast<std::uint32_t>(source.launch->nodes.size());
     nodes.insert(nodes.end(), source.launch->nodes.begin(), source.launch->nodes.end());
+    kernel.resident = source.launch->resident;
+    kernel.first_map = static_cast<std::uint32_t>(maps.size());
+    kernel.map_count = static_cast<std::uint32_t>(source.launch->maps.size());
+    maps.insert(maps.end(), source.launch->maps.begin(), source.launch->maps.end());
     kernels.push_back(kernel);
   }
   head.node_count = static_cast<std::uint32_t>(nodes.size());
+  head.map_count = static_cast<std::uint32_t>(maps.size());
   const auto aligned = [](std::uint64_t at) { return (at + 63) / 64 * 64; };
-  std::uint64_t end = sizeof head + kernels.size() * sizeof(nacre_device_kernel) + nodes.size() * sizeof(std::uint32_t);
+  std::uint64_t end = sizeof head + kernels.size() * sizeof(nacre_device_kernel) + maps.size() * sizeof(nacre_device_map) + nodes.size() * sizeof(std::uint32_t);
   std::vector<std::pair<std::uint64_t, std::string_view>> parts;
   const auto place = [&](std::string_view part) {
     const std::uint64_t at = aligned(end);
@@ -86,6 +92,8 @@ CodeImage device_image(std::span<const Source> sources, const std::vector<std::s
   to += sizeof head;
   if (!kernels.empty()) std::memcpy(to, kernels.data(), kernels.size() * sizeof kernels[0]);
   to += kernels.size() * sizeof(nacre_device_kernel);
+  if (!maps.empty()) std::memcpy(to, maps.data(), maps.size() * sizeof maps[0]);
+  to += maps.size() * sizeof(nacre_device_map);
   if (!nodes.empty()) std::memcpy(to, nodes.data(), nodes.size() * sizeof nodes[0]);
   for (const auto& [at, part] : parts) std::memcpy(image.bytes.data() + at, part.data(), part.size());
   return image;

@@ -11,14 +11,16 @@
 #include <vector>
 
 #include "compiler/toolchain/module.h"
+#include "formats/device_image.h"
 #include "targets/target.h"
 
 namespace nacre {
 
 // How a kernel of a device is started (formats/device_image.h).
 struct LaunchFacts {
-  std::uint32_t threads = 0, operands = 0, shared_bytes = 0, cluster = 1;
+  std::uint32_t threads = 0, operands = 0, shared_bytes = 0, cluster = 1, resident = 0;
   std::vector<std::uint32_t> nodes;
+  std::vector<nacre_device_map> maps;
 };
 
 // One kernel: its source defines `extern "C" int32_t NAME(const nacre_kernel_args*)`, or a `__global__` function NAME.

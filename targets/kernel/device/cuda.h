@@ -9,5 +9,6 @@
 #include "nacre/cuda_recurrent.h"
 #include "nacre/cuda_gemv.h"
 #include "nacre/cuda_mma.h"
+#include "nacre/cuda_mapped.h"
 #include "nacre/cuda_attention.h"
 #endif

@@ -112,6 +112,10 @@ NACRE_INLINE uint64_t described(uint32_t at) { return (at >> 4 & 0x3fff) | 1ull 
 #define NACRE_P64                                                                                                                       \
   NACRE_P32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, " \
             "%56, %57, %58, %59, %60, %61, %62, %63"
+#define NACRE_P96                                                                                                                        \
+  NACRE_P64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, " \
+            "%88, %89, %90, %91, %92, %93, %94, %95"
+#define NACRE_P48 NACRE_P32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define NACRE_P128                                                                                                                     \
   NACRE_P64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, " \
             "%88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "   \
@@ -137,6 +141,14 @@ NACRE_INLINE void multiply_wide(float (&c)[8][4], uint64_t a, uint64_t b) {
   NACRE_MULTIPLY(64, NACRE_P32, "%32", "%33", NACRE_C16(0), NACRE_C16(4));
 }
 template <bool kBFloat, bool kFloats>
+NACRE_INLINE void multiply_wide(float (&c)[12][4], uint64_t a, uint64_t b) {
+  NACRE_MULTIPLY(96, NACRE_P48, "%48", "%49", NACRE_C16(0), NACRE_C16(4), NACRE_C16(8));
+}
+template <bool kBFloat, bool kFloats>
+NACRE_INLINE void multiply_wide(float (&c)[24][4], uint64_t a, uint64_t b) {
+  NACRE_MULTIPLY(192, NACRE_P96, "%96", "%97", NACRE_C16(0), NACRE_C16(4), NACRE_C16(8), NACRE_C16(12), NACRE_C16(16), NACRE_C16(20));
+}
+template <bool kBFloat, bool kFloats>
 NACRE_INLINE void multiply_wide(float (&c)[16][4], uint64_t a, uint64_t b) {
   NACRE_MULTIPLY(128, NACRE_P64, "%64", "%65", NACRE_C16(0), NACRE_C16(4), NACRE_C16(8), NACRE_C16(12));
 }
@@ -147,6 +159,8 @@ NACRE_INLINE void multiply_wide(float (&c)[32][4], uint64_t a, uint64_t b) {
 #undef NACRE_MULTIPLY
 #undef NACRE_WGMMA
 #undef NACRE_P128
+#undef NACRE_P96
+#undef NACRE_P48
 #undef NACRE_P64
 #undef NACRE_P32
 #undef NACRE_P16

@@ -20,7 +20,7 @@ namespace {
 constexpr CUdeviceptr kThere = CUdeviceptr{1} << 62;
 
 struct Stub {
-  nacre_cuda_stub_figures figures{0, 0, 0, 0, 0, 0, std::size_t{1} << 34, 0, 0};
+  nacre_cuda_stub_figures figures{0, 0, 0, 0, 0, 0, 0, std::size_t{1} << 34, 0, 0};
   std::string fails;  // the function whose next call fails
   CUresult result = 0;
   int contexts = 0;   // pushed
@@ -49,6 +49,10 @@ CUresult execute(const std::string& name, const std::vector<uint64_t>& words) {
     const auto* x = static_cast<const float*>(here(words[0]));
     auto* y = static_cast<float*>(here(words[1]));
     for (uint64_t i = 0; i < words[2]; ++i) y[i] = 2 * x[i];
+  } else if (name.ends_with("_by_map")) {  // a map of x, x, y, elements
+    const auto* x = static_cast<const float*>(here(words[0]));
+    auto* y = static_cast<float*>(here(words[17]));
+    for (uint64_t i = 0; i < words[18]; ++i) y[i] = 2 * x[i];
   } else if (name.ends_with("_divide")) {
     *static_cast<uint64_t*>(here(status[0])) = (status[1] + 1) << 32 | 1u << 8 | 1;
   } else if (name.ends_with("_crash")) {
@@ -57,9 +61,16 @@ CUresult execute(const std::string& name, const std::vector<uint64_t>& words) {
   return 0;
 }
 
-std::vector<uint64_t> words_of(void** extra) {
-  const auto* buffer = static_cast<const uint64_t*>(extra[1]);
-  return {buffer, buffer + *static_cast<const size_t*>(extra[3]) / 8};
+// Perhaps a map, x, y, elements, and the four words that all have.
+std::vector<uint64_t> words_of(const std::string& name, void** parameters) {
+  std::vector<uint64_t> words;
+  const auto add = [&](int count) {
+    const auto* word = static_cast<const uint64_t*>(*parameters++);
+    words.insert(words.end(), word, word + count);
+  };
+  if (name.ends_with("_by_map")) add(16);
+  for (const int count : {1, 1, 1, 4}) add(count);
+  return words;
 }
 
 struct Launch {
@@ -190,8 +201,8 @@ STUB CUresult cuEventRecord(CUevent, CUstream) { return begin("cuEventRecord"); 
 STUB CUresult cuEventSynchronize(CUevent) { return begin("cuEventSynchronize"); }
 STUB CUresult cuEventElapsedTime(float* ms, CUevent, CUevent) { return *ms = 0.5f, begin("cuEventElapsedTime"); }
 STUB CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream,
-                             void**, void** extra) {
-  queue_of(stream).push_back([name = function->name, words = words_of(extra)] { return execute(name, words); });
+                             void** parameters, void**) {
+  queue_of(stream).push_back([name = function->name, words = words_of(function->name, parameters)] { return execute(name, words); });
   return begin("cuLaunchKernel");
 }
 STUB CUresult cuGraphCreate(CUgraph* result, unsigned) {
@@ -201,7 +212,7 @@ STUB CUresult cuGraphCreate(CUgraph* result, unsigned) {
 STUB CUresult cuGraphDestroy(CUgraph graph) { return delete graph, 0; }
 STUB CUresult cuGraphAddKernelNode_v2(CUgraphNode* result, CUgraph graph, const CUgraphNode*, size_t, const CUkernelParams* p) {
   graph->nodes.push_back({graph->launches.size()});
-  graph->launches.push_back({p->function->name, words_of(p->extra)});
+  graph->launches.push_back({p->function->name, words_of(p->function->name, p->parameters)});
   return *result = &graph->nodes.back(), begin("cuGraphAddKernelNode");
 }
 STUB CUresult cuGraphAddDependencies_v2(CUgraph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdge* edge, size_t count) {
@@ -209,12 +220,21 @@ STUB CUresult cuGraphAddDependencies_v2(CUgraph, const CUgraphNode* from, const 
   ++stub.figures.early;
   return begin("cuGraphAddDependencies");
 }
+STUB CUresult cuTensorMapEncodeTiled(uint64_t* map, int, uint32_t rank, void* start, const uint64_t* sizes, const uint64_t*, const uint32_t*, const uint32_t*, int, int, int, int) {
+  if (reinterpret_cast<uintptr_t>(map) % 64 != 0 || rank < 3 || sizes[rank - 1] == 0) return 1;
+  ++stub.figures.encoded;
+  map[0] = reinterpret_cast<uintptr_t>(start);
+  return begin("cuTensorMapEncodeTiled");
+}
+STUB CUresult cuTensorMapEncodeIm2col(uint64_t*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const int32_t*, const int32_t*, uint32_t, uint32_t, const uint32_t*, int, int, int, int) {
+  return begin("cuTensorMapEncodeIm2col");
+}
 STUB CUresult cuGraphInstantiateWithFlags(CUgraphExec* result, CUgraph graph, unsigned long long) {
   return *result = new CUgraphExec_st{graph->launches}, begin("cuGraphInstantiate");
 }
 STUB CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUkernelParams* p) {
   ++stub.figures.told;
-  exec->launches[node->number].words = words_of(p->extra);
+  exec->launches[node->number].words = words_of(p->function->name, p->parameters);
   return begin("cuGraphExecKernelNodeSetParams");
 }
 STUB CUresult cuGraphExecDestroy(CUgraphExec exec) { return delete exec, 0; }

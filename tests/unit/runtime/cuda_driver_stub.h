@@ -12,6 +12,7 @@ struct nacre_cuda_stub_figures {
   int told;    // nodes of a graph that were given other parameters
   int waits;   // for streams
   int asked;   // where a pointer lies
+  int encoded; // maps of operands
   std::size_t memory;  // that the device says it has
   std::size_t copied_in, copied_out;
 };

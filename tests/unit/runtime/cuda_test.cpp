@@ -30,9 +30,10 @@ void* there(void* host) {
 }
 
 // An image for compute capability 9.0 whose kernels have a cubin of four bytes and read node 2.
-std::vector<uint8_t> device_image(uint32_t kernels, uint32_t capability = 90) {
-  nacre_device_image head{NACRE_DEVICE_IMAGE_MAGIC, NACRE_DEVICE_ABI, capability, kernels, 1, 0};
-  std::vector<uint8_t> bytes(sizeof head + kernels * sizeof(nacre_device_kernel) + 4 + 4);
+std::vector<uint8_t> device_image(uint32_t kernels, uint32_t capability = 90, const std::vector<nacre_device_map>& maps = {}) {
+  nacre_device_image head{NACRE_DEVICE_IMAGE_MAGIC, NACRE_DEVICE_ABI, capability, kernels, 1, static_cast<uint32_t>(maps.size())};
+  const std::size_t map_bytes = maps.size() * sizeof(nacre_device_map);
+  std::vector<uint8_t> bytes(sizeof head + kernels * sizeof(nacre_device_kernel) + map_bytes + 4 + 4);
   std::memcpy(bytes.data(), &head, sizeof head);
   for (uint32_t i = 0; i < kernels; ++i) {
     nacre_device_kernel kernel{};
@@ -41,8 +42,10 @@ std::vector<uint8_t> device_image(uint32_t kernels, uint32_t capability = 90) {
     kernel.threads = 128;
     kernel.operands = 2;
     kernel.node_count = 1;
+    kernel.map_count = head.map_count;
     std::memcpy(bytes.data() + sizeof head + i * sizeof kernel, &kernel, sizeof kernel);
   }
+  if (map_bytes) std::memcpy(bytes.data() + bytes.size() - 8 - map_bytes, maps.data(), map_bytes);
   const uint32_t node = 2;
   std::memcpy(bytes.data() + bytes.size() - 8, &node, 4);
   return bytes;
@@ -152,6 +155,47 @@ TEST(Cuda, OnlyKernelsThatSeeAnotherPlaceAreTold) {
   EXPECT_EQ(first.y, std::vector<float>(16, 20.f));
   ASSERT_EQ(second.run(opened.session), NACRE_OK) << opened.message();
   EXPECT_EQ(figures().told - before, 1);
+}
+
+// A kernel that reads its first operand by a map.
+fmt::Artifact mapped_artifact(uint32_t operand = 0) {
+  nacre_device_map map{};
+  map.rank = 3;
+  map.operand = operand;
+  map.sizes[0] = map.sizes[1] = map.sizes[2] = 1;
+  fmt::Artifact a = device_artifact("by_map");
+  a.images[0].bytes = device_image(1, 90, {map});
+  return a;
+}
+
+TEST(Cuda, MapsAreOfWhereOperandsLie) {
+  Opened opened(mapped_artifact());
+  Call small(2), large(16), elsewhere(16);
+  elsewhere.move_to_device();
+  for (Call* call : {&small, &large, &elsewhere, &small, &large}) {
+    std::fill(call->y.begin(), call->y.end(), 0.f);
+    ASSERT_EQ(call->run(opened.session), NACRE_OK) << opened.message();
+    EXPECT_EQ(call->y, std::vector<float>(call->y.size(), 4.f));
+  }
+  const int before = figures().encoded;
+  ASSERT_EQ(large.run(opened.session), NACRE_OK) << opened.message();
+  EXPECT_EQ(figures().encoded, before) << "nothing has moved";
+}
+
+TEST(Cuda, AMapThatTheDriverRefusesIsAnErrorOfTheDevice) {
+  Opened opened(mapped_artifact());
+  Call call(2);
+  fail("cuTensorMapEncodeTiled", 1);
+  EXPECT_EQ(call.run(opened.session), NACRE_DEVICE_LOST);
+  EXPECT_NE(opened.message().find("no graph of the program"), std::string::npos) << opened.message();
+}
+
+TEST(Cuda, AMapOfNoOperandIsADamagedArtifact) {
+  nacre_error error = {};
+  nacre_model* model = nullptr;
+  Aligned bytes(fmt::artifact_bytes(mapped_artifact(2)));
+  EXPECT_EQ(nacre_model_open_memory(bytes.data(), bytes.size(), nullptr, &model, &error), NACRE_BAD_ARTIFACT);
+  EXPECT_NE(std::string(error.message).find("is damaged"), std::string::npos) << error.message;
 }
 
 TEST(Cuda, QueuesCallsOnTheCallersStream) {
