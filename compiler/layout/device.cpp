@@ -22,12 +22,16 @@ bool has_locals(const LoopProgram& program, const Group& group) {
   return std::any_of(written.begin(), written.end(), [&](BufferId id) { return program[id].kind == BufferKind::local; });
 }
 
+// Whether all operands are, or become as they are loaded, float32.
+bool reads_float32(const LoopProgram& program, const Contraction& c) {
+  return std::all_of(c.operands.begin(), c.operands.end(), [&](const Operand& o) { return o.buffer < 0 || compute_type(program[o.buffer].dtype) == NACRE_f32; });
+}
+
 // Does the tile of the kernel library pay? Where one side is short, a warp or a thread for each result is as good.
 bool has_tile(const LoopProgram& program, const Contraction& c) {
   constexpr int64_t kShortSide = 8;
   if (c.kind == ContractionKind::attention || compute_type(c.dtype) != NACRE_f32) return false;
-  for (const Operand& o : c.operands)
-    if (o.buffer >= 0 && compute_type(program[o.buffer].dtype) != NACRE_f32) return false;
+  if (!reads_float32(program, c)) return false;
   const nacre_dtype a = program[c.operands[0].buffer].dtype, b = program[c.operands[1].buffer].dtype;
   if (a != b && a != NACRE_f32 && b != NACRE_f32) return false;
   const auto size = [&](const Expr& e) { return typical(e, program.symbols); };
@@ -46,8 +50,7 @@ bool has_products(const LoopProgram& program, const Group& group) {
   constexpr double kShortSide = 8, kMostScores = 1 << 26;
   const Contraction& c = *group.contraction;
   if (c.kind != ContractionKind::attention || c.written_out || c.operands.size() > 4 || !group.outer.empty() || group.nests[0].reduced > 0) return false;
-  for (const Operand& o : c.operands)
-    if (o.buffer >= 0 && compute_type(program[o.buffer].dtype) != NACRE_f32) return false;
+  if (!reads_float32(program, c)) return false;
   const auto size = [&](size_t loop) { return static_cast<double>(typical(c.loops[loop].extent, program.symbols)); };
   return size(2) >= kShortSide && size(3) >= kShortSide && size(4) >= kShortSide && size(0) * size(1) * size(2) * size(4) <= kMostScores;
 }
