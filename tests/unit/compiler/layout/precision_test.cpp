@@ -23,31 +23,28 @@ float value_of(const LoopProgram& program, const std::map<std::string, HostTenso
   return weights.at(program.buffers[buffer].target).as<float>()[0];
 }
 
+// A group that multiplies %x by a weight.
+std::string product(const std::string& name, const std::string& weight, const std::string& result) {
+  return "  group " + name + R"(
+    matmul f32
+      loops m: 16, n: 48 | k: 64
+      operand %x[m, k]
+      operand %)" + weight + R"([n, k]
+    nest m: 16, n: 48
+      v0 = accumulator 0 f32
+      store %)" + result + R"([m, n] = v0
+)";
+}
+
 TEST(Precision, WeightsThatProductsAloneReadAreRoundedTo11Bits) {
-  LoopProgram program = parse_loops(R"(loops forward {
+  LoopProgram program = parse_loops(std::string(R"(loops forward {
   buffer %x: f32[16, 64] input 0
   buffer %w: f32[48, 64] weight "w"
   buffer %u: f32[48, 64] weight "u"
   buffer %z: f32[16, 48] output 0
   buffer %y: f32[16, 48] output 1
   buffer %s: f32[48, 64] output 2
-  group alone
-    matmul f32
-      loops m: 16, n: 48 | k: 64
-      operand %x[m, k]
-      operand %w[n, k]
-    nest m: 16, n: 48
-      v0 = accumulator 0 f32
-      store %z[m, n] = v0
-  group also
-    matmul f32
-      loops m: 16, n: 48 | k: 64
-      operand %x[m, k]
-      operand %u[n, k]
-    nest m: 16, n: 48
-      v0 = accumulator 0 f32
-      store %y[m, n] = v0
-  group copy
+)") + product("alone", "w", "z") + product("also", "u", "y") + R"(  group copy
     nest i0: 48, i1: 64
       v0 = load %u[i0, i1]
       store %s[i0, i1] = v0
